@@ -1,0 +1,37 @@
+//! The subcommands, one file each: flags in, library call, output out. They decide nothing.
+
+pub mod crds;
+pub mod print;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Machine configuration for Kubernetes nodes: files, systemd units and SSH keys from custom resources.
+#[derive(Debug, Parser)]
+#[command(name = "mcx", version, propagate_version = true, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What mcx can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print the custom resource definitions
+    Crds(crds::Args),
+}
+
+/// Runs a command to its exit code: 0 fine or same, 1 different or invalid, 2 could not do it.
+pub fn run(cli: Cli) -> ExitCode {
+    let result = match cli.command {
+        Command::Crds(args) => crds::run(&args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            print::error(&format!("{error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What mcx keeps on the node, `/var/lib/mcx`: `current.json`, `previous.json`, `journal.json`, `failed.json`, `originals/`.
+
+use crate::api::{ConfigName, Uid};
+use crate::change::Action;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A rendered config with its name; the empty config has the empty name and `{}`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NamedConfig {
+    /// Name; empty for the empty config.
+    pub name: ConfigName,
+    /// `spec.config`.
+    pub config: Value,
+}
+
+/// How far an open transaction is. Later stages compare greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Stage {
+    /// Nothing is switched: an interruption undoes.
+    Opened,
+    /// The first rename may have happened: an interruption rolls forward.
+    Switching,
+    /// `current.json` holds the new config, durably. Actions may run.
+    Written,
+    /// The reboot was asked for; `boot_id` is that of before.
+    Rebooting,
+    /// All actions are done; the disk and the services are to be verified.
+    Acted,
+    /// It is being undone: old files come back, then the same actions for the old config.
+    Undoing,
+    /// Old files are back, `current.json` holds the old config; actions for it may run.
+    Undone,
+}
+
+/// One action of the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotedAction {
+    /// The action.
+    pub action: Action,
+    /// How often it was begun, noted before it runs. After a daemon restart a noted action is run again at most once.
+    pub begun: u32,
+    /// It has worked.
+    pub done: bool,
+}
+
+/// The open transaction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Journal {
+    /// Version of this form.
+    pub version: u32,
+    /// Where it comes from.
+    pub from: NamedConfig,
+    /// Where it goes to.
+    pub to: NamedConfig,
+    /// How far it is.
+    pub stage: Stage,
+    /// The actions, in order.
+    pub actions: Vec<NotedAction>,
+    /// Generation of the policy that the actions were taken from.
+    pub policy_generation: i64,
+    /// Boot id when the reboot was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+    /// UID of the Node when the journal was opened; none without a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_uid: Option<Uid>,
+    /// The force file asked for it: the disk was not compared first, and it ends with a reboot.
+    #[serde(default)]
+    pub forced: bool,
+    /// Why it is being undone: the reason that the node reports in the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// The config that failed, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failed {
+    /// The config.
+    pub config: ConfigName,
+    /// The reason, as reported.
+    pub reason: String,
+    /// It failed after a Drain or Reboot: it is not tried again by itself.
+    pub disruptive: bool,
+}
+
+/// Everything of mcx on the disk.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stored {
+    /// `current.json`; none when the node has no state.
+    pub current: Option<NamedConfig>,
+    /// `journal.json`; none when no transaction is open.
+    pub journal: Option<Journal>,
+    /// `failed.json`.
+    pub failed: Option<Failed>,
+}

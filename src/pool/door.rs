@@ -1,0 +1,189 @@
+//! Every request of the controller to the API server: bounded in time, guarded where it must be.
+//!
+//! A guarded write carries the resourceVersion of what was read; a conflict is not retried here, since the decision
+//! has to be made again from what is there now.
+
+use crate::api::protocol::Slots;
+use crate::api::{MachineConfig, MachineConfigPool, MachineConfiguration, annotation};
+use crate::api::{NodeName, PoolName};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Client, Resource as _};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Longest time for one request that is no watch.
+pub const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Why a request did not work.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server refused, or could not be reached.
+    #[error("cannot {what}")]
+    Api {
+        /// What was tried, with the object.
+        what: String,
+        /// The cause.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// No answer in time.
+    #[error("cannot {what}: no answer from the API server within {} s", TIMEOUT.as_secs())]
+    Timeout {
+        /// What was tried, with the object.
+        what: String,
+    },
+    /// Another leader has taken over: this one stops.
+    #[error("another leader has taken over pool {pool}")]
+    Deposed {
+        /// The pool whose epoch is another's.
+        pool: PoolName,
+    },
+}
+
+/// A change of one Node: annotations (none: removed) and the cordon.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeChange {
+    /// By key; none removes it.
+    pub annotations: BTreeMap<&'static str, Option<String>>,
+    /// `spec.unschedulable`; none leaves it.
+    pub unschedulable: Option<bool>,
+}
+
+impl NodeChange {
+    /// Sets an annotation.
+    #[must_use]
+    pub fn set(mut self, key: &'static str, value: impl ToString) -> Self {
+        self.annotations.insert(key, Some(value.to_string()));
+        self
+    }
+
+    /// Removes an annotation.
+    #[must_use]
+    pub fn remove(mut self, key: &'static str) -> Self {
+        self.annotations.insert(key, None);
+        self
+    }
+
+    /// Cordons or uncordons.
+    #[must_use]
+    pub fn unschedulable(mut self, value: bool) -> Self {
+        self.unschedulable = Some(value);
+        self
+    }
+}
+
+/// The API server.
+#[derive(Clone)]
+pub struct Door {
+    /// Client without retries of its own: a refused eviction must come back at once.
+    client: Client,
+}
+
+impl Door {
+    /// Through `client`, which must have `default_retry` off.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// The client, for watches and for objects that this module does not know.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Waits for a request within [`TIMEOUT`]. `what` completes "cannot …".
+    pub async fn bounded<T>(
+        &self,
+        what: impl Fn() -> String,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Error> {
+        match tokio::time::timeout(TIMEOUT, request).await {
+            Err(_) => Err(Error::Timeout { what: what() }),
+            Ok(Err(source)) => Err(Error::Api { what: what(), source: Box::new(source) }),
+            Ok(Ok(answer)) => Ok(answer),
+        }
+    }
+
+    /// Uncached. None when there is no such Node.
+    pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, Error> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        self.bounded(|| format!("read Node {name}"), api.get_opt(name.as_str())).await
+    }
+
+    /// Uncached. None when there is no such pool.
+    pub async fn pool(&self, name: &PoolName) -> Result<Option<MachineConfigPool>, Error> {
+        let api: Api<MachineConfigPool> = Api::all(self.client.clone());
+        self.bounded(|| format!("read MachineConfigPool {name}"), api.get_opt(name.as_str())).await
+    }
+
+    /// Changes `node` under the resourceVersion it was read with. None when it has changed meanwhile or is gone:
+    /// read again and decide again.
+    pub async fn change_node(&self, node: &Node, change: &NodeChange) -> Result<Option<Node>, Error> {
+        let name = node.meta().name.clone().unwrap_or_default();
+        let annotations: Map<String, Value> = change
+            .annotations
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), v.clone().map_or(Value::Null, Value::String)))
+            .collect();
+        let mut patch = json!({"metadata": {
+            "resourceVersion": node.meta().resource_version, "uid": node.meta().uid, "annotations": annotations
+        }});
+        if let Some(unschedulable) = change.unschedulable {
+            patch["spec"] = json!({"unschedulable": if unschedulable { Value::Bool(true) } else { Value::Null }});
+        }
+        let api: Api<Node> = Api::all(self.client.clone());
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let request = api.patch(&name, &params, &patch);
+        guarded(self.bounded(|| format!("change Node {name}"), request).await)
+    }
+
+    /// Writes the slots of `pool` under the resourceVersion it was read with. None as in [`Door::change_node`].
+    pub async fn change_slots(
+        &self,
+        pool: &MachineConfigPool,
+        slots: &Slots,
+    ) -> Result<Option<MachineConfigPool>, Error> {
+        let name = pool.name().to_owned();
+        let text = serde_json::to_string(slots).unwrap_or_default();
+        let patch = json!({"metadata": {
+            "resourceVersion": pool.meta().resource_version, "uid": pool.meta().uid,
+            "annotations": {annotation::SLOTS: text}
+        }});
+        let api: Api<MachineConfigPool> = Api::all(self.client.clone());
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let request = api.patch(&name, &params, &patch);
+        guarded(self.bounded(|| format!("write slots of MachineConfigPool {name}"), request).await)
+    }
+
+    /// A typed API of the three resources, for reads and writes that need no guard.
+    pub fn configs(&self) -> Api<MachineConfig> {
+        Api::all(self.client.clone())
+    }
+
+    /// As [`Door::configs`].
+    pub fn pools(&self) -> Api<MachineConfigPool> {
+        Api::all(self.client.clone())
+    }
+
+    /// As [`Door::configs`].
+    pub fn machine_configurations(&self) -> Api<MachineConfiguration> {
+        Api::all(self.client.clone())
+    }
+}
+
+/// `slots` of a pool; none when absent or unreadable.
+pub fn slots(pool: &MachineConfigPool) -> Option<Slots> {
+    serde_json::from_str(pool.metadata.annotations.as_ref()?.get(annotation::SLOTS)?).ok()
+}
+
+/// Conflict and absence are answers, not errors.
+fn guarded<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(s) if s.code == 409 || s.code == 404) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

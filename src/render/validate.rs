@@ -1,0 +1,1 @@
+//! To be written by the owner of this room.
