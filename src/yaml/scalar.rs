@@ -82,7 +82,7 @@ fn read(text: &str) -> Scalar {
         ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => return Scalar::Fraction(f64::INFINITY),
         "-.inf" | "-.Inf" | "-.INF" => return Scalar::Fraction(f64::NEG_INFINITY),
         _ => match text.as_bytes()[0] {
-            b'.' => fraction(text),
+            b'.' if separates_digits(text) => fraction(&text.replace('_', "")),
             b'0'..=b'9' | b'+' | b'-' => {
                 let plain = text.replace('_', "");
                 whole(&plain).or_else(|| fraction(&plain)).or_else(|| signed_binary(&plain))
@@ -150,6 +150,13 @@ fn signed_binary(text: &str) -> Option<Scalar> {
     i64::from_str_radix(text.strip_prefix("0b")?, 2).ok().map(Scalar::Whole)
 }
 
+/// Whether each underscore stands between digits.
+fn separates_digits(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
+    bytes.iter().enumerate().all(|(i, b)| *b != b'_' || (digit(i.checked_sub(1)) && digit(Some(i + 1))))
+}
+
 /// Four digits, a month and a day, and perhaps a time.
 fn looks_like_date(text: &str) -> bool {
     let (date, time) = match text.find(['T', 't', ' ']) {
@@ -199,13 +206,14 @@ pub(super) fn fold(number: f64) -> Option<Number> {
     // Up to here an integral float is written without exponent, and is an integer to any reader that has room for it.
     const WRITTEN_OUT: f64 = 1e21;
     if number.fract() == 0.0 && number.abs() < WRITTEN_OUT {
-        #[expect(clippy::cast_possible_truncation, reason = "integral and within the range of i128")]
-        let whole = number as i128;
-        if let Ok(whole) = i64::try_from(whole) {
-            return Some(Number::from(whole));
-        }
-        if let Ok(whole) = u64::try_from(whole) {
-            return Some(Number::from(whole));
+        // The shortest digits, filled up with zeros: above 2^53 not always the float's exact value.
+        let written = number.abs().to_string();
+        if let Ok(whole) = written.parse::<u64>() {
+            return match (number < 0.0, 0_i64.checked_sub_unsigned(whole)) {
+                (false, _) => Some(Number::from(whole)),
+                (true, Some(negative)) => Some(Number::from(negative)),
+                (true, None) => Number::from_f64(number),
+            };
         }
     }
     Number::from_f64(number)
