@@ -8,6 +8,8 @@ pub mod decide;
 mod harmless;
 mod memory;
 pub mod recovery;
+#[cfg(test)]
+mod sim;
 pub mod steps;
 
 pub use cordon::may_cordon;
