@@ -20,6 +20,11 @@
 
 pub mod door;
 pub mod drain;
+pub mod limit;
+pub mod membership;
 pub mod metrics;
+pub mod rollout;
+pub mod status;
+pub mod takeover;
 pub mod view;
 pub mod world;
