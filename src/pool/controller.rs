@@ -13,7 +13,8 @@ use super::leader::{Election, Held, Lost, NoRandomness, Timing, new_epoch, new_i
 use super::metrics::Metrics;
 use super::rendering::Renderer;
 use super::world::{Leader, Settings, World};
-use super::{drain, membership, policy, rollout, shipped, takeover};
+use super::membership::Membership;
+use super::{drain, policy, rollout, shipped, takeover};
 use crate::api::protocol::NodeState;
 use crate::api::{self, MachineConfig, MachineConfigPool, MachineConfiguration, condition};
 use crate::serve;
@@ -395,7 +396,7 @@ fn look(caches: &Caches, renderer: &mut Renderer, metrics: &Metrics, me: &Myself
     let (mut world, objects) = caches.snapshot(Timestamp::now());
     let observed = renderer.observe(&mut world, &objects, Instant::now());
     metrics.rendered(observed.rendered, observed.refused);
-    metrics.show(&world, membership::unmanaged(&world), Renderer::unselected(&world, &objects).len());
+    metrics.show(&world, Membership::new(&world.pools, &world.nodes).unmanaged.len(), Renderer::unselected(&world, &objects).len());
     let allowed = may_stand(&world, me, &objects.pods);
     Seen { world, objects, allowed }
 }
