@@ -181,9 +181,7 @@ fn problem(objects: &Objects) -> Option<String> {
     }
     match objects.policies.get(CLUSTER) {
         None => Some(format!("MachineConfiguration {CLUSTER} is missing; it is about to be created again")),
-        Some(Err(why)) => {
-            Some(format!("MachineConfiguration {CLUSTER} cannot be read: {}; correct it", why.error))
-        }
+        Some(Err(why)) => Some(format!("MachineConfiguration {CLUSTER} cannot be read: {}; correct it", why.error)),
         Some(Ok(_)) => None,
     }
 }

@@ -10,10 +10,10 @@ use super::door::{Door, Error};
 use super::events::Events;
 use super::handover::{Myself, may_stand, should_hand_over};
 use super::leader::{Election, Held, Lost, NoRandomness, Timing, new_epoch, new_identity};
+use super::membership::Membership;
 use super::metrics::Metrics;
 use super::rendering::Renderer;
 use super::world::{Leader, Settings, World};
-use super::membership::Membership;
 use super::{drain, policy, rollout, shipped, takeover};
 use crate::api::protocol::NodeState;
 use crate::api::{self, MachineConfig, MachineConfigPool, MachineConfiguration, condition};
@@ -102,9 +102,11 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
         let _ = caches.set(Arc::clone(&started));
         let (events, publishing) = Events::start(client.clone(), api::DEPLOYMENT, options.me.pod.clone());
         tasks.spawn(publishing);
-        let mut controller = Controller::new(&client, started, metrics, events, options)?;
+        let leases = Api::namespaced(client.clone(), &options.settings.namespace);
+        let mut election = Election::new(leases, api::LEASE, new_identity(&options.me.pod)?, options.timing);
+        let mut controller = Controller::new(&client, started, metrics, events, options);
         tokio::select! {
-            done = controller.run(&stop) => done,
+            done = controller.run(&mut election, &stop) => done,
             Some(ended) = tasks.join_next() => Err(Fatal::Stopped(ended.err().map_or_else(|| "a watch".into(), |e| e.to_string()))),
         }
     };
@@ -131,8 +133,7 @@ async fn installed(client: &Client) -> Result<(), Fatal> {
                     return Err(Fatal::NoCrd { plural });
                 }
             }
-            Err((plural, source @ kube::Error::Api(_)))
-                if matches!(&source, kube::Error::Api(s) if s.code == 401 || s.code == 403) =>
+            Err((plural, source @ kube::Error::Api(_))) if matches!(&source, kube::Error::Api(s) if s.code == 401 || s.code == 403) =>
             {
                 return Err(Fatal::Forbidden { plural, source });
             }
@@ -146,7 +147,7 @@ async fn installed(client: &Client) -> Result<(), Fatal> {
 
 async fn listed<K>(client: &Client) -> Result<(), (String, kube::Error)>
 where
-    K: Resource<DynamicType = ()>,
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug,
 {
     let plural = || K::plural(&()).into_owned();
     let api: Api<kube::core::PartialObjectMeta<K>> = Api::all(client.clone());
@@ -179,39 +180,29 @@ struct Controller {
     events: Events,
     settings: Arc<Settings>,
     me: Myself,
-    election: Election,
     renderer: Renderer,
 }
 
 impl Controller {
-    fn new(
-        client: &Client,
-        caches: Arc<Caches>,
-        metrics: Arc<Metrics>,
-        events: Events,
-        options: Options,
-    ) -> Result<Self, Fatal> {
-        let leases = Api::namespaced(client.clone(), &options.settings.namespace);
-        let identity = new_identity(&options.me.pod)?;
+    fn new(client: &Client, caches: Arc<Caches>, metrics: Arc<Metrics>, events: Events, options: Options) -> Self {
         let settings = Arc::new(options.settings);
-        Ok(Self {
+        Self {
             caches,
             door: Door::new(client.clone()).counted(Arc::clone(&metrics)),
             metrics,
             events,
             me: options.me,
-            election: Election::new(leases, api::LEASE, identity, options.timing),
             renderer: Renderer::new(settings.settle, settings.settle_limit),
             settings,
-        })
+        }
     }
 
-    async fn run(&mut self, stop: &CancellationToken) -> Result<(), Fatal> {
+    async fn run(&mut self, election: &mut Election, stop: &CancellationToken) -> Result<(), Fatal> {
         tracing::info!(pod = self.me.pod, node = ?self.me.node, version = env!("CARGO_PKG_VERSION"), "controller started");
         if stop.run_until_cancelled(self.synced()).await.is_none() {
             return Ok(());
         }
-        while let Some(mut held) = self.stand(stop).await {
+        while let Some(mut held) = self.stand(election, stop).await {
             let epoch = new_epoch()?;
             tracing::info!(%epoch, "leading");
             self.metrics.leads(true);
@@ -222,11 +213,11 @@ impl Controller {
                 events: self.events.clone(),
                 metrics: Arc::clone(&self.metrics),
             };
-            let end = self.lead_while_held(&leader, &mut held, stop).await;
+            let end = self.lead_while_held(&leader, election, &mut held, stop).await;
             self.metrics.leads(false);
             tracing::info!(?end, "not leading any longer");
             if !matches!(end, End::Lost(_)) {
-                self.election.resign(held).await;
+                election.resign(held).await;
             }
             if end == End::Stop {
                 return Ok(());
@@ -249,19 +240,17 @@ impl Controller {
     }
 
     /// Waits for the lease, with open eyes. None when the process is to stop.
-    async fn stand(&mut self, stop: &CancellationToken) -> Option<Held> {
+    async fn stand(&mut self, election: &mut Election, stop: &CancellationToken) -> Option<Held> {
         loop {
             let allowed = self.look().allowed;
-            let Self { election, caches, renderer, metrics, me, .. } = &mut *self;
             let mut standing = std::pin::pin!(election.stand());
             loop {
                 tokio::select! {
                     biased;
                     () = stop.cancelled() => return None,
                     held = &mut standing, if allowed => return Some(held),
-                    () = woken(caches, renderer.next_due(), IDLE) => {
-                        let seen = look(caches, renderer, metrics, me);
-                        if seen.allowed != allowed {
+                    () = woken(&self.caches, self.renderer.next_due(), IDLE) => {
+                        if self.look().allowed != allowed {
                             break;
                         }
                     }
@@ -270,26 +259,35 @@ impl Controller {
         }
     }
 
+    /// Takes everything in, and shows it.
     fn look(&mut self) -> Seen {
-        look(&self.caches, &mut self.renderer, &self.metrics, &self.me)
+        let (mut world, objects) = self.caches.snapshot(Timestamp::now());
+        let observed = self.renderer.observe(&mut world, &objects, Instant::now());
+        self.metrics.rendered(observed.rendered, observed.refused);
+        let unmanaged = Membership::new(&world.pools, &world.nodes).unmanaged.len();
+        self.metrics.show(&world, unmanaged, Renderer::unselected(&world, &objects).len());
+        let allowed = may_stand(&world, &self.me, &objects.pods);
+        Seen { world, objects, allowed }
     }
 
-    async fn lead_while_held(&mut self, leader: &Leader, held: &mut Held, stop: &CancellationToken) -> End {
-        // Two parts of one replica: the lease is kept whatever the rounds do, and its loss cuts them off.
-        let timing = Election::clone(&self.election);
-        let mut election = std::mem::replace(&mut self.election, timing);
+    /// The lease is kept whatever the rounds do, and its loss cuts them off.
+    async fn lead_while_held(
+        &mut self,
+        leader: &Leader,
+        election: &mut Election,
+        held: &mut Held,
+        stop: &CancellationToken,
+    ) -> End {
         let hard_stop = async {
             stop.cancelled().await;
             sleep(LAST_ROUND).await;
         };
-        let end = tokio::select! {
+        tokio::select! {
             biased;
             lost = election.keep(held) => End::Lost(lost),
             () = hard_stop => End::Stop,
             end = self.lead(leader, stop) => end,
-        };
-        self.election = election;
-        end
+        }
     }
 
     async fn lead(&mut self, leader: &Leader, stop: &CancellationToken) -> End {
@@ -390,15 +388,6 @@ struct Seen {
     world: World,
     objects: Objects,
     allowed: bool,
-}
-
-fn look(caches: &Caches, renderer: &mut Renderer, metrics: &Metrics, me: &Myself) -> Seen {
-    let (mut world, objects) = caches.snapshot(Timestamp::now());
-    let observed = renderer.observe(&mut world, &objects, Instant::now());
-    metrics.rendered(observed.rendered, observed.refused);
-    metrics.show(&world, Membership::new(&world.pools, &world.nodes).unmanaged.len(), Renderer::unselected(&world, &objects).len());
-    let allowed = may_stand(&world, me, &objects.pods);
-    Seen { world, objects, allowed }
 }
 
 /// Returns after a change and a moment more, when a burst of edits is over, or after `pause`.

@@ -5,8 +5,8 @@
 
 use super::metrics::Metrics;
 use crate::api::protocol::Slots;
-use crate::api::{MachineConfig, MachineConfigPool, MachineConfiguration, annotation};
 use crate::api::{ConfigName, NodeName, PoolName};
+use crate::api::{MachineConfig, MachineConfigPool, MachineConfiguration, annotation};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource};

@@ -114,12 +114,7 @@ impl Subject {
     }
 }
 
-async fn publish_all(
-    client: Client,
-    component: &'static str,
-    instance: String,
-    mut notes: mpsc::Receiver<Note>,
-) {
+async fn publish_all(client: Client, component: &'static str, instance: String, mut notes: mpsc::Receiver<Note>) {
     let api: Api<Event> = Api::namespaced(client, NAMESPACE);
     let mut published: BTreeMap<Key, Published> = BTreeMap::new();
     while let Some(note) = notes.recv().await {
@@ -131,7 +126,9 @@ async fn publish_all(
             Ok(Ok(done)) => {
                 published.insert(key, done);
             }
-            Ok(Err(error)) => tracing::warn!(reason = note.reason, error = %one_line(&error), "cannot publish an event"),
+            Ok(Err(error)) => {
+                tracing::warn!(reason = note.reason, error = %one_line(&error), "cannot publish an event")
+            }
             Err(_) => tracing::warn!(reason = note.reason, "cannot publish an event: no answer from the API server"),
         }
     }

@@ -7,7 +7,7 @@ use super::world::World;
 use crate::api::protocol::NodeState;
 use crate::api::{MachineConfigPool, NodeName, condition, metric};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -25,6 +25,9 @@ const CONDITIONS: [&str; 5] = [
     condition::NODE_DEGRADED,
     condition::RENDER_DEGRADED,
 ];
+
+/// The labels of a series that is alone.
+const NO_LABELS: [(&str, &str); 0] = [];
 
 /// All series.
 #[derive(Debug, Default)]
@@ -124,7 +127,8 @@ impl Pool {
             ("unavailable", status.unavailable_machine_count),
             ("degraded", status.degraded_machine_count),
         ];
-        let is = |type_: &str| status.conditions.iter().flatten().find(|c| c.type_ == type_).map(|c| c.status == "True");
+        let is =
+            |type_: &str| status.conditions.iter().flatten().find(|c| c.type_ == type_).map(|c| c.status == "True");
         Self {
             machines: machines.into_iter().filter_map(|(kind, n)| Some((kind, i64::from(n?)))).collect(),
             conditions: CONDITIONS.into_iter().filter_map(|t| Some((t, is(t)?))).collect(),
@@ -135,16 +139,24 @@ impl Pool {
 impl Collector for Shown {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let gauges = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let one = |value: usize| vec![(NoLabelSet, i64::try_from(value).unwrap_or(i64::MAX))];
+        let one = |value: usize| vec![(NO_LABELS, i64::try_from(value).unwrap_or(i64::MAX))];
         family(&mut encoder, metric::LEADING, "1 on the replica that leads", one(gauges.leading.into()))?;
         family(&mut encoder, metric::UNMANAGED_NODES, "Nodes that no pool selects", one(gauges.unmanaged))?;
-        family(&mut encoder, metric::UNSELECTED_SOURCES, "MachineConfigs that no pool selects", one(gauges.unselected))?;
+        family(
+            &mut encoder,
+            metric::UNSELECTED_SOURCES,
+            "MachineConfigs that no pool selects",
+            one(gauges.unselected),
+        )?;
         let machines = gauges.pools.iter().flat_map(|(pool, shown)| {
             shown.machines.iter().map(move |(kind, n)| ([("pool", pool.as_str()), ("kind", *kind)], *n))
         });
         family(&mut encoder, metric::POOL_MACHINES, "Nodes of a pool, by how they stand", machines)?;
         let conditions = gauges.pools.iter().flat_map(|(pool, shown)| {
-            shown.conditions.iter().map(move |(type_, is)| ([("pool", pool.as_str()), ("condition", *type_)], (*is).into()))
+            shown
+                .conditions
+                .iter()
+                .map(move |(type_, is)| ([("pool", pool.as_str()), ("condition", *type_)], (*is).into()))
         });
         family(&mut encoder, metric::POOL_CONDITION, "1 when the condition of the pool is True", conditions)?;
         let overdue = gauges.overdue.iter().map(|node| ([("node", node.as_str())], 1));

@@ -14,9 +14,8 @@ struct Missing {
 }
 
 fn missing(world: &World, objects: &Objects) -> Missing {
-    let pool_is_there = |name: &str| {
-        world.pools.contains_key(&PoolName::from(name)) || objects.unreadable_pools.contains_key(name)
-    };
+    let pool_is_there =
+        |name: &str| world.pools.contains_key(&PoolName::from(name)) || objects.unreadable_pools.contains_key(name);
     Missing {
         pools: shipped::pools().into_iter().filter(|p| !pool_is_there(p.name())).collect(),
         sources: shipped::sources().into_iter().filter(|s| !objects.configs.contains_key(s.name())).collect(),

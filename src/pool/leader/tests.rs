@@ -35,7 +35,8 @@ fn api(server: &Shared) -> Api<Lease> {
 
 impl Server {
     fn answer(&mut self, method: &Method, body: &[u8]) -> (u16, Value) {
-        let refusal = |code: u16| (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}));
+        let refusal =
+            |code: u16| (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}));
         if *method == Method::GET {
             return self.lease.clone().map_or_else(|| refusal(404), |l| (200, l));
         }
@@ -160,9 +161,9 @@ async fn a_lease_that_another_took_or_somebody_deleted_is_lost() {
             let mut server = server.lock().unwrap();
             server.version += 1;
             let version = server.version.to_string();
-            server.lease = holder.map(|h| {
-                json!({"metadata": {"name": "lease", "resourceVersion": version}, "spec": {"holderIdentity": h}})
-            });
+            server.lease = holder.map(
+                |h| json!({"metadata": {"name": "lease", "resourceVersion": version}, "spec": {"holderIdentity": h}}),
+            );
         };
         let (lost, ()) = tokio::join!(a.keep(&mut held), spoil);
         assert_eq!(lost, Lost::Taken);

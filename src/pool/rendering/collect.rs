@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn unused_ones_go_oldest_first_beyond_the_newest() {
-        let all: Vec<Candidate> = (0..5).map(|n| candidate("worker", n, 1000 * (i64::try_from(n).unwrap() + 1))).collect();
+        let all: Vec<Candidate> =
+            (0..5).map(|n| candidate("worker", n, 1000 * (i64::try_from(n).unwrap() + 1))).collect();
         let used = BTreeSet::from(["rendered-worker-3".into()]);
         let gone = collectable(&all, &used, &pools(&["worker"]), 2, at(NOW));
         assert_eq!(gone, ["rendered-worker-4", "rendered-worker-2"]);

@@ -13,11 +13,10 @@ pub mod settle;
 use super::caches::{Objects, Unreadable};
 use super::world::{Rendering, World};
 use crate::api::machine_config_pool::ConfigurationReference;
-use crate::api::{ConfigName, MachineConfig, MachineConfigPool, PoolName};
+use crate::api::{ConfigName, MachineConfig, MachineConfigPool, PoolName, label};
 use crate::render::finding::{Finding, Severity};
-use crate::render::{self, Outcome, Rendered};
+use crate::render::{self, Outcome, Rendered, select};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::core::{Selector, SelectorExt as _};
 use settle::Settle;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -272,40 +271,25 @@ impl Inputs {
 
 /// The sources of a pool, in the order of their names. With a selector that cannot be read: all, for the renderer to say so.
 fn selected<'a>(pool: &MachineConfigPool, objects: &'a Objects) -> impl Iterator<Item = &'a Arc<MachineConfig>> {
-    let selector = selector(pool);
     let none = BTreeMap::new();
-    objects.configs.values().flatten().filter(move |source| {
-        !source.is_rendered() && matches(selector.as_ref(), source.metadata.labels.as_ref().unwrap_or(&none))
-    })
+    objects
+        .configs
+        .values()
+        .flatten()
+        .filter(move |source| !source.is_rendered() && selects(pool, source.metadata.labels.as_ref().unwrap_or(&none)))
 }
 
+/// Objects that the pool selects, or so it seems, and that cannot be read. One with our label is a rendered config.
 fn unreadable<'a>(
     pool: &MachineConfigPool,
     objects: &'a Objects,
 ) -> impl Iterator<Item = (&'a String, &'a Unreadable)> {
-    let selector = selector(pool);
     let broken = objects.configs.iter().filter_map(|(name, config)| Some((name, config.as_ref().err()?)));
-    // A broken object that bears our label is a rendered config: it is put back, and it is no source.
-    let broken = broken.filter(|(_, why)| !why.labels.contains_key(crate::api::label::RENDERED));
-    broken.filter(move |(_, why)| matches(selector.as_ref(), &why.labels))
+    broken.filter(|(_, why)| !why.labels.contains_key(label::RENDERED) && selects(pool, &why.labels))
 }
 
 fn selects(pool: &MachineConfigPool, labels: &BTreeMap<String, String>) -> bool {
-    matches(selector(pool).as_ref(), labels)
-}
-
-/// None: selects nothing. An error: cannot be read.
-fn selector(pool: &MachineConfigPool) -> Option<Result<Selector, ()>> {
-    let selector = pool.spec.machine_config_selector.clone()?;
-    Some(Selector::try_from(selector).map_err(drop))
-}
-
-fn matches(selector: Option<&Result<Selector, ()>>, labels: &BTreeMap<String, String>) -> bool {
-    match selector {
-        None => false,
-        Some(Ok(selector)) => selector.matches(labels),
-        Some(Err(())) => true,
-    }
+    select::matches(pool.spec.machine_config_selector.as_ref(), labels).unwrap_or(true)
 }
 
 fn finding(name: &str, why: &Unreadable) -> Finding {

@@ -137,7 +137,7 @@ impl Renderer {
             .filter(|p| p.settle.is_none())
             .filter_map(|p| Some(p.rendered()?.name.clone()))
             .collect();
-        let kept = self.kept.iter().filter(|(name, _)| !followed.contains(name));
+        let kept = self.kept.iter().filter(|(name, _)| !followed.contains(*name));
         let kept: Vec<_> = kept.map(|(name, copy)| (name.clone(), Arc::clone(copy))).collect();
         for (name, copy) in kept {
             let metadata = ObjectMeta {
@@ -153,7 +153,9 @@ impl Renderer {
                 Some(Ok(found)) if self.is_known_right(found) => continue,
                 Some(Ok(found)) => {
                     let metadata = under(&wanted.metadata, &found.metadata);
-                    let Some(written) = leader.door.replace(&MachineConfig { metadata, ..wanted }).await? else { continue };
+                    let Some(written) = leader.door.replace(&MachineConfig { metadata, ..wanted }).await? else {
+                        continue;
+                    };
                     self.right(&written);
                     "edited"
                 }
