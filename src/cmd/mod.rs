@@ -1,6 +1,7 @@
 //! The subcommands, one file each: flags in, library call, output out. They decide nothing.
 
 pub mod completions;
+pub mod controller;
 pub mod crds;
 pub mod input;
 pub mod man;
@@ -24,6 +25,8 @@ pub struct Cli {
 pub enum Command {
     /// Print the rendered config of a pool
     Render(render::Args),
+    /// Run the cluster controller
+    Controller(Box<controller::Args>),
     /// Print the custom resource definitions
     Crds(crds::Args),
     /// Print a script for a shell to complete mcx on TAB
@@ -37,6 +40,7 @@ pub enum Command {
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Render(args) => render::run(&args),
+        Command::Controller(args) => controller::run(&args),
         Command::Crds(args) => crds::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
