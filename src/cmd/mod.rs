@@ -5,6 +5,7 @@ pub mod controller;
 pub mod crds;
 pub mod input;
 pub mod man;
+pub mod host_exec;
 pub mod print;
 pub mod render;
 
@@ -34,6 +35,9 @@ pub enum Command {
     /// Write manual pages
     #[command(hide = true)]
     Man(man::Args),
+    /// Run a command inside a node's root (used by the daemon)
+    #[command(hide = true)]
+    HostExec(host_exec::Args),
 }
 
 /// Runs a command to its exit code: 0 fine or same, 1 different or invalid, 2 could not do it.
@@ -44,6 +48,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Crds(args) => crds::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
+        Command::HostExec(args) => host_exec::run(&args),
     };
     match result {
         Ok(code) => code,
