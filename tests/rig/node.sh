@@ -9,6 +9,7 @@
 #   hold  unhold                 a rebooting guest stays down until unhold
 #   cut  break  mend             API server: packets vanish; connections are reset and refused; well again
 #   freeze  thaw                 the whole guest stands still
+#   heal                         end of all of these: thawed, mended, not held, started
 set -eu; . "$(dirname "$0")/env.sh"
 op=${1:?} n=${2:-} D=$NODES/${2:-} X=$NODES/${2:-}/rig; shift; shift || :        # $X is /rig in the guest
 pid() { cat "$PID/$n.nspawn" 2>/dev/null; }
@@ -33,6 +34,8 @@ relays() {
 { case $op in      # braces and exit: bash reads it all before a supervisor starts, so the file may be edited while one runs
 layer)             # what the rig adds to the root filesystem, a lower layer of every node. Never touched while nodes run
   rm -rf "$RIG/layer"; mkdir -p "$RIG/layer"; cp -r --no-preserve=ownership "$HERE/guest/." "$RIG/layer/"; mkdir -p "$RIG"/layer/{rig,opt/rig,usr/local/bin}
+  U=$RIG/layer/etc/systemd/system; mkdir -p "$U"/{multi-user,sockets}.target.wants      # what `systemctl enable` would link
+  ln -s /usr/lib/systemd/system/chronyd.service ../kubelet.service "$U/multi-user.target.wants/"; ln -s ../rig-api.socket ../rig-kubelet.socket "$U/sockets.target.wants/"
   chmod -R u=rwX,go=rX "$RIG/layer"; cp "$IMAGES"/*.tar "$RIG/layer/opt/rig/"; [ ! -x "$KBIN/kubelet" ] || cp "$KBIN/kubelet" "$RIG/layer/usr/local/bin/" ;;
 start)
   ended || { echo "$n runs" >&2; exit 1; }
@@ -91,6 +94,8 @@ crash)             # only what reached the disk image at this instant survives
   "$0" freeze "$n"; cp --sparse=always "$D/disk.img" "$D/crash.img"; "$0" kill "$n"; mv "$D/crash.img" "$D/disk.img" ;;
 freeze) echo 1 >"$CG2/$TAG-$n/payload/cgroup.freeze"; poll 10 grep -q '^frozen 1' "$CG2/$TAG-$n/payload/cgroup.events" ;;
 thaw) echo 0 >"$CG2/$TAG-$n/payload/cgroup.freeze" ;;
+heal) "$0" unhold "$n"; [ ! -e "$CG2/$TAG-$n/payload/cgroup.freeze" ] || "$0" thaw "$n"
+  if ended; then "$0" start "$n"; else "$0" mend "$n"; fi ;;
 hold) touch "$X/hold" ;;
 unhold) rm -f "$X/hold" ;;
 cut) group "$n.api" STOP ;;
