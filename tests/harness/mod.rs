@@ -5,7 +5,7 @@
 //! of its own starts one with [`Rig::start`]. Objects are read and patched over the API as JSON, so that a test sees what
 //! any client sees; what a person would type is run with `kubectl` itself.
 
-#![allow(dead_code, unreachable_pub, reason = "every test binary uses its own part of the harness")]
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "every test binary uses its own part of the harness")]
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ mod reset;
 mod view;
 mod workload;
 
-pub use node::{Login, Node};
+pub use node::{Login, Node, key_pair};
 pub use observer::{Judge, Observer, Seen};
 pub use view::{NodeView, text};
 pub use workload::Workload;
