@@ -291,10 +291,12 @@ impl Rig {
     }
 
     /// Applies sources for the workers and waits until the shared cluster's three have them; returns the target.
-    pub fn roll_out(&self, sources: &[Value]) -> String {
+    ///
+    /// A source is text as kubectl takes it, or JSON.
+    pub fn roll_out(&self, sources: &[impl ToString]) -> String {
         let before = self.target("worker");
         for source in sources {
-            self.apply_source(source);
+            self.apply(&source.to_string());
         }
         let target = self.new_target("worker", &before);
         // One more source may have come after the settle time: what counts is the last.
@@ -307,7 +309,9 @@ impl Rig {
         });
         let last = self.target("worker");
         self.all_done(STEP, "worker", &WORKERS, &last);
-        if last != target { eprintln!("rendered in two steps: {target}, then {last}") }
+        if last != target {
+            eprintln!("rendered in two steps: {target}, then {last}");
+        }
         last
     }
 
@@ -400,6 +404,23 @@ impl Rig {
             .iter()
             .map(|p| text(p, "/metadata/name"))
             .find(|name| holder.starts_with(name.as_str()))
+    }
+
+    /// A pod of `mcx-system` by name.
+    pub fn pod(&self, name: &str) -> Option<Value> {
+        self.get(&format!("/api/v1/namespaces/mcx-system/pods/{name}"))
+    }
+
+    /// Sends a signal to the container of a pod of `mcx-system`, from its node's side, as a crash would.
+    pub fn signal_pod(&self, pod: &Value, signal: &str) {
+        let id = text(pod, "/status/containerStatuses/0/containerID");
+        let id = id.strip_prefix("containerd://").unwrap_or_else(|| panic!("no running container: {}", pod["status"]));
+        self.node(&text(pod, "/spec/nodeName")).sh(&format!("ctr -n k8s.io tasks kill -s {signal} {id}"));
+    }
+
+    /// The daemon's pod on a node.
+    pub fn daemon_on(&self, node: &str) -> Value {
+        self.pods_on(node, "machine-config-daemon").pop().unwrap_or_else(|| panic!("no daemon on {node}"))
     }
 
     /// Pods of `mcx-system` on a node whose name begins with `prefix`: those of one controller.

@@ -182,14 +182,6 @@ impl<'a> Node<'a> {
         self.op("heal", &[]);
     }
 
-    /// Sends a signal to the first process of this container on the node, from the node's side, as a crash would.
-    ///
-    /// `command` is what its command line contains, for example `mcx daemon`.
-    pub fn signal(&self, signal: &str, command: &str) -> bool {
-        // -o: the oldest is the process itself, not a helper that it started.
-        self.succeeds(&format!("pkill -{signal} -o -f '^[^ ]*{command}'"))
-    }
-
     /// Tries an ssh login on the node with the private key in `key`.
     pub fn login(&self, user: &str, key: &std::path::Path) -> Login {
         let leader = String::from_utf8_lossy(&self.op("leader", &[]).stdout).trim().to_owned();
