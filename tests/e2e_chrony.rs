@@ -48,7 +48,10 @@ fn workers_follow_one_at_a_time_and_chronyd_is_restarted_exactly_once() {
         assert_eq!(node.active("chronyd.service"), "active", "{name}");
         assert_eq!(observer.boots(name).len(), 1, "{name} was rebooted: {}", observer.way(name));
         assert!(!observer.ever(name, |v| v.unschedulable), "{name} was cordoned: {}", observer.way(name));
-        assert!(!observer.ever(name, |v| v.desired_drain.starts_with("drain-") && v.desired_drain.contains(&target)), "{name} asked for a drain");
+        assert!(
+            !observer.ever(name, |v| v.desired_drain.starts_with("drain-") && v.desired_drain.contains(&target)),
+            "{name} asked for a drain"
+        );
     }
     assert_eq!(observer.order(&target), workers, "oldest first");
 
@@ -78,8 +81,12 @@ fn writing_the_same_bytes_in_other_clothes_changes_nothing() {
     let target = rig.roll_out(&[plain]);
     let observer = Observer::start(&rig, &WORKERS, 1);
     // base64 for percent-encoding, and a name that sorts elsewhere: the same node, so the same config.
-    let mut other = harness::source("61-clothes", "worker", &json!({"storage": {"files": [{
-        "path": "/etc/mcx-test/clothes", "mode": 420, "contents": {"source": "data:text/plain;base64,YWJjCg=="}}]}}));
+    let mut other = harness::source(
+        "61-clothes",
+        "worker",
+        &json!({"storage": {"files": [{
+        "path": "/etc/mcx-test/clothes", "mode": 420, "contents": {"source": "data:text/plain;base64,YWJjCg=="}}]}}),
+    );
     other["metadata"]["labels"]["extra"] = "yes".into();
     rig.apply_source(&other);
     rig.delete_source("60-clothes");

@@ -26,7 +26,11 @@ fn a_node_is_drained_before_it_changes_and_its_unit_is_off_after_the_reboot() {
     rig.eventually(STEP, "the drain names the budget that refuses", || {
         let view = rig.view(first);
         let named = view.drain_status.contains("mcx-test-budget") && view.drain_status.contains(&pod.0);
-        if view.unschedulable && view.cordoned_by.is_some() && named { Ok(()) } else { Err(view.line() + &view.drain_status) }
+        if view.unschedulable && view.cordoned_by.is_some() && named {
+            Ok(())
+        } else {
+            Err(view.line() + &view.drain_status)
+        }
     });
     rig.always(Duration::from_secs(3), "a node that is not drained is not touched", || {
         let view = rig.view(first);
@@ -47,7 +51,10 @@ fn a_node_is_drained_before_it_changes_and_its_unit_is_off_after_the_reboot() {
         assert_eq!(observer.boots(name).len(), 2, "{name} is rebooted once: {}", observer.way(name));
         assert_eq!(node.enabled(UNIT), "disabled", "{name}");
         assert_eq!(node.active(UNIT), "inactive", "{name}");
-        assert!(node.text(PATH).starts_with("[Unit]\nDescription=NTP client/server\nDocumentation=man:chronyd(8)"), "{name}");
+        assert!(
+            node.text(PATH).starts_with("[Unit]\nDescription=NTP client/server\nDocumentation=man:chronyd(8)"),
+            "{name}"
+        );
         assert_eq!(node.stat(PATH), "644 root:root regular file", "{name}");
         in_the_guides_order(&observer, name, &target);
     }
@@ -80,7 +87,8 @@ fn in_the_guides_order(observer: &Observer, name: &str, target: &str) {
     };
     let old_boot = seen[0].view.boot_id.clone();
     let cordoned = first("cordoned", &|v| v.unschedulable && v.cordoned_by.is_some());
-    let drained = first("drained", &|v| v.desired_drain.starts_with("drain-") && v.last_applied_drain == v.desired_drain);
+    let drained =
+        first("drained", &|v| v.desired_drain.starts_with("drain-") && v.last_applied_drain == v.desired_drain);
     let rebooted = first("rebooted", &|v| v.boot_id != old_boot);
     let done = first("Done", &|v| v.state == "Done" && v.current == target);
     assert!(cordoned <= drained && drained < rebooted && rebooted < done, "{name}: {}", observer.way(name));

@@ -16,7 +16,9 @@ const REPAIR: &str = "rm -rf /etc/mcx-test/drift; (umask 022; echo one >/etc/mcx
 
 /// A file and a unit, at the cost of a daemon-reload.
 fn managed(rig: &Rig) -> String {
-    rig.set_policy(&json!({"nodeDisruptionPolicy": {"units": [{"name": UNIT, "actions": [{"type": "DaemonReload"}]}]}}));
+    rig.set_policy(
+        &json!({"nodeDisruptionPolicy": {"units": [{"name": UNIT, "actions": [{"type": "DaemonReload"}]}]}}),
+    );
     let mut body = file(FILE, 0o644, "one\n");
     body["systemd"] = json!({"units": [{
         "name": UNIT, "enabled": true,
@@ -59,13 +61,23 @@ fn every_kind_of_drift_is_reported_and_healed_by_hand_without_a_reboot() {
         ("group", "chgrp boot /etc/mcx-test/drift", "chgrp root /etc/mcx-test/drift", FILE),
         ("removal", "rm /etc/mcx-test/drift", REPAIR, FILE),
         ("replaced by a rename", "echo x >/etc/mcx-test/n; mv /etc/mcx-test/n /etc/mcx-test/drift", REPAIR, FILE),
-        ("its folder too", "rm -r /etc/mcx-test", "mkdir -m 755 /etc/mcx-test; (umask 022; echo one >/etc/mcx-test/drift)", FILE),
+        (
+            "its folder too",
+            "rm -r /etc/mcx-test",
+            "mkdir -m 755 /etc/mcx-test; (umask 022; echo one >/etc/mcx-test/drift)",
+            FILE,
+        ),
         ("a symlink", "mv /etc/mcx-test/drift /root/aside; ln -s /root/aside /etc/mcx-test/drift", REPAIR, FILE),
         ("an empty directory", "rm /etc/mcx-test/drift; mkdir /etc/mcx-test/drift", REPAIR, FILE),
         ("a unit's body", "echo '# x' >>/etc/systemd/system/mcx-drift.service", &again, UNIT),
         ("a drop-in", "rm /etc/systemd/system/mcx-drift.service.d/10-mcx.conf", &again, "10-mcx.conf"),
         ("enablement", "systemctl disable -q mcx-drift.service", "systemctl enable -q mcx-drift.service", UNIT),
-        ("a mask", "mv /etc/systemd/system/mcx-drift.service /root/m; ln -s /dev/null /etc/systemd/system/mcx-drift.service", &format!("rm {BODY}; {again}"), UNIT),
+        (
+            "a mask",
+            "mv /etc/systemd/system/mcx-drift.service /root/m; ln -s /dev/null /etc/systemd/system/mcx-drift.service",
+            &format!("rm {BODY}; {again}"),
+            UNIT,
+        ),
     ] {
         breaks_and_heals(&rig, node, case, (break_it, repair), named);
     }
@@ -94,17 +106,25 @@ fn all_findings_are_in_the_reason_and_a_drifted_node_gets_no_new_config() {
     let rig = rig();
     let target = managed(&rig);
     // Two, so that the drifted node does not hold up the others.
-    rig.patch("/apis/machineconfiguration.alauda.io/v1alpha1/machineconfigpools/worker", &json!({"spec": {"maxUnavailable": 2}}));
+    rig.patch(
+        "/apis/machineconfiguration.alauda.io/v1alpha1/machineconfigpools/worker",
+        &json!({"spec": {"maxUnavailable": 2}}),
+    );
     let node = rig.node("w1");
     node.sh("echo two >/etc/mcx-test/drift; systemctl disable -q mcx-drift.service");
     rig.eventually(STEP, "both findings are reported", || {
         let view = node.view();
-        if view.state == "Degraded" && view.reason.contains(FILE) && view.reason.contains(UNIT) { Ok(()) } else { Err(view.line()) }
+        if view.state == "Degraded" && view.reason.contains(FILE) && view.reason.contains(UNIT) {
+            Ok(())
+        } else {
+            Err(view.line())
+        }
     });
-    let (status, _, message) = rig.eventually(STEP, "the pool names the node", || match rig.condition("worker", "NodeDegraded") {
-        found if found.0 == "True" => Ok(found),
-        other => Err(format!("{other:?}")),
-    });
+    let (status, _, message) =
+        rig.eventually(STEP, "the pool names the node", || match rig.condition("worker", "NodeDegraded") {
+            found if found.0 == "True" => Ok(found),
+            other => Err(format!("{other:?}")),
+        });
     assert!(message.contains("w1"), "{status} {message}");
     assert_eq!(rig.pool("worker")["status"]["degradedMachineCount"], 1);
 
@@ -116,7 +136,11 @@ fn all_findings_are_in_the_reason_and_a_drifted_node_gets_no_new_config() {
     }
     rig.always(Duration::from_secs(2), "the drifted node keeps its config", || {
         let view = node.view();
-        if view.desired == target && view.state == "Degraded" && !node.exists("/etc/mcx-test/more") { Ok(()) } else { Err(view.line()) }
+        if view.desired == target && view.state == "Degraded" && !node.exists("/etc/mcx-test/more") {
+            Ok(())
+        } else {
+            Err(view.line())
+        }
     });
     node.sh(&format!("{REPAIR}; systemctl enable -q mcx-drift.service"));
     rig.all_done(ROLLOUT, "worker", &WORKERS, &next);
@@ -131,14 +155,21 @@ fn the_force_file_puts_everything_back_and_reboots() {
     let target = managed(&rig);
     let node = rig.node("w1");
     let observer = Observer::start(&rig, &WORKERS, 1);
-    for break_it in ["echo two >/etc/mcx-test/drift; rm -r /etc/systemd/system/mcx-drift.service.d", "rm /etc/mcx-test/drift; mkdir /etc/mcx-test/drift"] {
+    for break_it in [
+        "echo two >/etc/mcx-test/drift; rm -r /etc/systemd/system/mcx-drift.service.d",
+        "rm /etc/mcx-test/drift; mkdir /etc/mcx-test/drift",
+    ] {
         node.sh(break_it);
         node.degraded(STEP);
         let boot = node.boot_id();
         node.force();
         rig.eventually(ROLLOUT, "the node is rebooted and Done", || {
             let view = node.view();
-            if view.state == "Done" && view.boot_id != boot { rig.lacks("w1", &target).map_or(Ok(()), Err) } else { Err(view.line()) }
+            if view.state == "Done" && view.boot_id != boot {
+                rig.lacks("w1", &target).map_or(Ok(()), Err)
+            } else {
+                Err(view.line())
+            }
         });
         assert_eq!(node.text(FILE), "one\n");
         assert_eq!(node.stat(FILE), "644 root:root regular file");

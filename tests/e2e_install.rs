@@ -22,8 +22,16 @@ fn the_guides_commands_print_its_columns_and_all_nodes_are_done() {
     assert_eq!(
         head,
         [
-            "NAME", "CONFIG", "UPDATED", "UPDATING", "DEGRADED", "MACHINECOUNT", "READYMACHINECOUNT",
-            "UPDATEDMACHINECOUNT", "DEGRADEDMACHINECOUNT", "AGE"
+            "NAME",
+            "CONFIG",
+            "UPDATED",
+            "UPDATING",
+            "DEGRADED",
+            "MACHINECOUNT",
+            "READYMACHINECOUNT",
+            "UPDATEDMACHINECOUNT",
+            "DEGRADEDMACHINECOUNT",
+            "AGE"
         ]
     );
     for (name, count) in [("master", "1"), ("worker", "3")] {
@@ -116,7 +124,8 @@ fn offline_and_controller_render_the_same_bytes() {
     rig.set_policy(&json!({"nodeDisruptionPolicy": {"files": null}}));
     let target = rig.roll_out(std::slice::from_ref(&source));
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("a.yaml"), rig.kubectl(&["get", "mc", "00-worker", "50-same", "-o", "yaml"])).unwrap();
+    std::fs::write(folder.path().join("a.yaml"), rig.kubectl(&["get", "mc", "00-worker", "50-same", "-o", "yaml"]))
+        .unwrap();
     let output = std::process::Command::new(harness::mcx_bin())
         .args(["render", "--pool", "worker", "-o", "json", "-f"])
         .arg(folder.path())

@@ -20,7 +20,10 @@ fn pool(name: &str, roles: &[&str]) -> Value {
 /// Gives or takes a role label.
 fn role(rig: &Rig, node: &str, role: &str, has: bool) {
     let value = if has { json!("") } else { Value::Null };
-    rig.patch(&format!("{NODES}/{node}"), &json!({"metadata": {"labels": {format!("node-role.kubernetes.io/{role}"): value}}}));
+    rig.patch(
+        &format!("{NODES}/{node}"),
+        &json!({"metadata": {"labels": {format!("node-role.kubernetes.io/{role}"): value}}}),
+    );
 }
 
 /// Waits until the node is Done at its pool's target, and the pool has as many nodes as said.
@@ -50,7 +53,10 @@ fn a_custom_pool_inherits_the_workers_sources_and_their_changes() {
     in_pool(&rig, "w3", "infra", 1);
     in_pool(&rig, "w1", "worker", 2);
     let node = rig.node("w3");
-    assert_eq!((node.text("/etc/mcx-test/base"), node.text("/etc/mcx-test/infra")), ("base\n".into(), "infra\n".into()));
+    assert_eq!(
+        (node.text("/etc/mcx-test/base"), node.text("/etc/mcx-test/infra")),
+        ("base\n".into(), "infra\n".into())
+    );
     assert!(!rig.node("w1").exists("/etc/mcx-test/infra"));
 
     // A change of the workers' reaches it.
@@ -87,7 +93,11 @@ fn a_custom_pool_over_masters_is_refused() {
     });
     rig.always(Duration::from_secs(3), "the master stays in its pool", || {
         let view = rig.view(MASTER);
-        if view.desired == before.desired && rig.pool("master")["status"]["machineCount"] == 1 { Ok(()) } else { Err(view.line()) }
+        if view.desired == before.desired && rig.pool("master")["status"]["machineCount"] == 1 {
+            Ok(())
+        } else {
+            Err(view.line())
+        }
     });
 }
 
@@ -131,7 +141,15 @@ fn a_node_of_two_custom_pools_gets_nothing_new_and_both_say_so() {
             other => Err(format!("{other:?}")),
         });
     }
-    let events = rig.kubectl(&["get", "events", "-A", "--field-selector", "involvedObject.kind=Node,involvedObject.name=w3", "-o", "name"]);
+    let events = rig.kubectl(&[
+        "get",
+        "events",
+        "-A",
+        "--field-selector",
+        "involvedObject.kind=Node,involvedObject.name=w3",
+        "-o",
+        "name",
+    ]);
     assert!(!events.is_empty(), "no Event on the Node");
     let target = rig.target("infra");
     rig.apply_source(&source("71-infra", "infra", &file("/etc/mcx-test/second", 0o644, "x\n")));

@@ -105,7 +105,8 @@ pub fn source(name: &str, role: &str, body: &Value) -> Value {
 
 /// The Ignition body of one file.
 pub fn file(path: &str, mode: i64, contents: &str) -> Value {
-    let source = format!("data:,{}", percent_encoding::utf8_percent_encode(contents, percent_encoding::NON_ALPHANUMERIC));
+    let source =
+        format!("data:,{}", percent_encoding::utf8_percent_encode(contents, percent_encoding::NON_ALPHANUMERIC));
     serde_json::json!({"storage": {"files": [{"path": path, "mode": mode, "contents": {"source": source}}]}})
 }
 
@@ -170,7 +171,8 @@ impl Rig {
     }
 
     fn request(&self, method: Method, path: &str, kind: &str, body: Vec<u8>) -> Result<Value, kube::Error> {
-        let request = http::Request::builder().method(method).uri(path).header("Content-Type", kind).body(body).unwrap();
+        let request =
+            http::Request::builder().method(method).uri(path).header("Content-Type", kind).body(body).unwrap();
         self.runtime.block_on(async {
             tokio::time::timeout(Duration::from_secs(20), self.client.request(request))
                 .await
@@ -202,7 +204,8 @@ impl Rig {
 
     /// Creates an object in the collection at `path`; the error is the API server's.
     pub fn create(&self, path: &str, body: &Value) -> Result<Value, String> {
-        self.request(Method::POST, path, "application/json", serde_json::to_vec(body).unwrap()).map_err(|e| e.to_string())
+        self.request(Method::POST, path, "application/json", serde_json::to_vec(body).unwrap())
+            .map_err(|e| e.to_string())
     }
 
     /// Deletes the object at `path`; fine if there is none.
@@ -326,8 +329,7 @@ impl Rig {
     pub fn policy_in_effect(&self) {
         self.eventually(STEP, "the policy is in effect", || {
             let policy = self.get(&format!("{POLICIES}/cluster")).ok_or("there is no `cluster`")?;
-            let (generation, observed) =
-                (&policy["metadata"]["generation"], &policy["status"]["observedGeneration"]);
+            let (generation, observed) = (&policy["metadata"]["generation"], &policy["status"]["observedGeneration"]);
             if generation == observed { Ok(()) } else { Err(format!("generation {generation}, observed {observed}")) }
         });
     }
@@ -445,7 +447,8 @@ impl Rig {
             let _ = writeln!(out, "    spec {}", pool["spec"]);
             for condition in pool.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten() {
                 let word = |key: &str| text(condition, &format!("/{key}"));
-                let _ = writeln!(out, "    {} {} {}: {}", word("type"), word("status"), word("reason"), word("message"));
+                let _ =
+                    writeln!(out, "    {} {} {}: {}", word("type"), word("status"), word("reason"), word("message"));
             }
         }
         let run = |args: &[&str]| {

@@ -51,7 +51,8 @@ impl Judge {
         let before = self.nodes.get(&view.name);
         // The first view of a node is where it starts from, not a decision.
         let handed = before.is_some_and(|b| !b.view.unavailable() && b.view.desired != view.desired && view.behind());
-        let cordoned = before.is_some_and(|b| !b.view.unschedulable) && view.unschedulable && view.cordoned_by.is_some();
+        let cordoned =
+            before.is_some_and(|b| !b.view.unschedulable) && view.unschedulable && view.cordoned_by.is_some();
         let known = |t: &Tracked| t.taken || t.since.is_some_and(|since| at.saturating_sub(since) >= SKEW);
         let others = |is: &dyn Fn(&NodeView) -> bool| -> Vec<String> {
             let others = self.nodes.values().filter(|t| t.view.name != view.name && is(&t.view) && known(t));
