@@ -1,9 +1,9 @@
 #!/bin/bash
 # e2e.sh [TEST...]: the tests that need the rig, on one cluster that they share, from nothing to nothing.
 #
-# TEST: names of test files, e2e_chrony for tests/e2e_chrony.rs; default: all. FILTER=WORD: only tests whose names contain it.
+# TEST: names of test files, e2e_chrony for tests/e2e_chrony.rs; default: all that have ignored tests. FILTER=WORD: only tests whose names contain it.
 # KEEP=1 leaves the cluster up at the end; then, with REUSE=1, the next run takes it as it is (old image included).
-# The tests get MCX_RIG (the cluster's folder) and MCX_IMAGE; each begins by putting the cluster into its shipped state.
+# The tests get MCX_RIG (the cluster's folder), MCX_RIG_KUBECONFIG and MCX_IMAGE; each begins by putting the cluster into its shipped state.
 set -euo pipefail
 export RIG=${RIG:-/tmp/mcx-test} RIG_PORT=${RIG_PORT:-16640}
 . "$(dirname "$0")/env.sh"
@@ -22,9 +22,10 @@ finish() { # the clusters that tests started for themselves lie beside this one
 trap finish EXIT; trap 'exit 130' INT; trap 'exit 143' TERM; trap 'exit 129' HUP
 
 # what does not compile is known before a cluster is started
-tests=(); for t in "${@:-e2e_*}"; do tests+=(--test "$t"); done
+[ $# -gt 0 ] || set -- $(grep -l '^#\[ignore' tests/*.rs | sed 's|tests/\(.*\).rs|\1|')
+tests=(); for t; do tests+=(--test "$t"); done
 cargo test --locked --no-run "${tests[@]}" 8>&-
-export MCX_IMAGE=${MCX_IMAGE:-$("$HERE/image.sh" 8>&-)} MCX_RIG=$RIG
+export MCX_IMAGE=${MCX_IMAGE:-$("$HERE/image.sh" 8>&-)} MCX_RIG=$RIG MCX_RIG_KUBECONFIG=$KUBECONFIG
 if [ -z "${REUSE:-}" ] || ! kubectl get --raw /readyz >/dev/null 2>&1; then "$HERE/cluster.sh" m1:master w1 w2 w3; fi
 el "cluster up; KUBECONFIG=$KUBECONFIG"
 
