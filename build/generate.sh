@@ -1,0 +1,41 @@
+#!/bin/bash
+# generate.sh [--check]: writes the files that are made from the code, or fails if one of them is not current.
+#
+# manifests/crds/ from `mcx crds`; dist-independent shell completions and manual pages under docs/; docs/reference/ from
+# `mcx reference`, where this build has these commands.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo build --locked --quiet --bin mcx
+mcx=${CARGO_TARGET_DIR:-target}/debug/mcx
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# One file per definition: <plural>.yaml
+mkdir -p "$work/manifests/crds"
+"$mcx" crds >"$work/crds.yaml"
+awk -v dir="$work/manifests/crds" '
+  function flush() { if (name != "") printf "%s", text > (dir "/" name ".yaml"); text = ""; name = "" }
+  /^---$/ { flush(); next }
+  { text = text $0 "\n" }
+  /^  name: / && name == "" { split($2, part, "."); name = part[1] }
+  END { flush() }' "$work/crds.yaml"
+[ "$(ls "$work/manifests/crds" | wc -l)" = 3 ] || { echo "generate.sh: mcx crds printed something else than three definitions" >&2; exit 1; }
+
+has() { "$mcx" "$1" --help >/dev/null 2>&1; }
+if has completions; then
+  mkdir -p "$work/docs/completions"
+  for shell in bash zsh fish; do "$mcx" completions "$shell" >"$work/docs/completions/mcx.$shell"; done
+fi
+if has man; then mkdir -p "$work/docs/man"; "$mcx" man >"$work/docs/man/mcx.1"; fi
+
+rm "$work/crds.yaml"
+stale=0
+while read -r file; do
+  if [ "${1:-}" = --check ]; then
+    diff -u --label "$file (committed)" --label "$file (from the code)" "$file" "$work/$file" 2>&1 || stale=1
+  else
+    mkdir -p "$(dirname "$file")"
+    cmp -s "$work/$file" "$file" || { cp "$work/$file" "$file"; echo "wrote $file"; }
+  fi
+done < <(cd "$work" && find . -type f -printf '%P\n' | sort)
+[ $stale = 0 ] || { echo "generate.sh: not current: run make generate" >&2; exit 1; }
