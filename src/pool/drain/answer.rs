@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn waits_grow_are_bounded_and_differ_from_pod_to_pod_r069() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let wait = |n, salt| retry_at(n, None, salt, now).duration_since(now).as_secs_f64();
+        let wait = |n: u32, salt: &str| retry_at(n, None, salt, now).duration_since(now).as_secs_f64();
         assert!(wait(1, "a") <= 1.0 && wait(1, "a") >= 0.75);
         assert!(wait(3, "a") > 2.0 * wait(1, "a"));
         assert!(wait(1_000, "a") <= LONGEST.as_secs_f64(), "clearing the budget helps within one retry (R-068)");

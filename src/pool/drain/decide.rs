@@ -250,3 +250,6 @@ pub(super) fn ending(pod: &BoundPod, node_ready: bool, drain: &Emptying, now: Ti
 pub(super) fn late(pod: &BoundPod) -> String {
     format!("{} came after the cordon and is not waited for", pod.title())
 }
+
+#[cfg(test)]
+mod tests;
