@@ -350,14 +350,19 @@ fn an_overdue_drain_is_told_and_goes_on_r068() {
     assert!(matches!(next(&node, later), Next::Empty(_)), "it was given up");
     let names: Vec<String> = (0..40).map(|n| format!("pod shop/{}-{n}", "x".repeat(200))).collect();
     let notice = overdue_notice(&drain, &names).unwrap();
-    assert!(notice.warning && notice.note.len() <= 1024, "{} bytes: the API server refuses the Event", notice.note.len());
+    assert!(
+        notice.warning && notice.note.len() <= 1024,
+        "{} bytes: the API server refuses the Event",
+        notice.note.len()
+    );
 }
 
 #[test]
 fn a_pod_that_cannot_end_is_named_with_what_to_do_r078() {
     let node = emptying("drain-c-1");
     let Next::Empty(drain) = next(&node, now()) else { panic!() };
-    let value = json!({"metadata": {"name": "p", "namespace": "a", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:50Z"}});
+    let value =
+        json!({"metadata": {"name": "p", "namespace": "a", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:50Z"}});
     let pod = BoundPod::new(&serde_json::from_value(value).unwrap(), "mcx-system");
     let text = |ready, time| ending(&pod, ready, &drain, at(time));
     assert_eq!(text(true, "2026-01-01T00:00:12Z"), None, "an ordinary end is no news");
