@@ -20,6 +20,9 @@
 
 pub mod door;
 pub mod drain;
+pub mod limit;
+pub mod membership;
 pub mod metrics;
+pub mod rollout;
 pub mod view;
 pub mod world;
