@@ -20,13 +20,15 @@ mod pods;
 mod slot;
 
 use super::door::Error;
+use super::membership::Membership;
 use super::view::NodeView;
 use super::world::{Leader, Subject, World};
 use crate::api::NodeName;
 use k8s_openapi::jiff::Timestamp;
 use pass::{Memory, Report, Work};
 use slot::Surroundings;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::LazyCell;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -99,6 +101,13 @@ impl Drainer {
         let mut state = self.lock();
         state.take_in(leader, now)?;
         state.forget_gone(leader, world);
+        let around = LazyCell::new(|| {
+            Arc::new(Surroundings {
+                pools: world.pools.clone(),
+                nodes: world.nodes.clone(),
+                membership: Membership::new(&world.pools, &world.nodes),
+            })
+        });
         for (name, node) in &world.nodes {
             if state.is_due(name, node, now) {
                 let work = Work {
@@ -107,7 +116,7 @@ impl Drainer {
                     threshold: leader.settings.drain_threshold,
                     namespace: leader.settings.namespace.clone(),
                     name: name.clone(),
-                    around: surroundings(node, world),
+                    around: Arc::clone(&around),
                 };
                 state.begin(work, node, leader, Arc::clone(&self.gate), now);
             }
@@ -220,16 +229,4 @@ impl Job {
 /// The part of a Node that a request depends on.
 fn concerns(node: &NodeView) -> impl PartialEq + '_ {
     (&node.uid, node.cordoned, &node.cordoned_at, &node.mark, &node.desired_drain, &node.applied_drain, node.ready)
-}
-
-/// What stands around `node`. Empty but for the pools while it asks for nothing that needs a slot.
-fn surroundings(node: &NodeView, world: &World) -> Surroundings {
-    let pool: Option<crate::api::PoolName> = None; // MEMBERSHIP
-    let holding = world
-        .pools
-        .iter()
-        .filter(|(_, pool)| super::door::slots(pool).is_some_and(|s| s.holds(&node.name, &node.uid)))
-        .map(|(name, _)| name.clone());
-    let pools: BTreeSet<_> = holding.chain(pool.clone()).collect();
-    Surroundings { pool, pools, members: BTreeMap::new() }
 }

@@ -9,6 +9,7 @@ use crate::pool::door::{Door, Error};
 use crate::pool::view::NodeView;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// `drainStatus` is written at most this often.
@@ -29,8 +30,8 @@ pub(super) struct Work {
     pub(super) namespace: String,
     /// The node.
     pub(super) name: NodeName,
-    /// What stands around it.
-    pub(super) around: Surroundings,
+    /// What stands around it and the others.
+    pub(super) around: Arc<Surroundings>,
 }
 
 /// What is kept between the passes of a node. Losing it costs nothing but a repeated Event.
