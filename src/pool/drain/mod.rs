@@ -230,3 +230,8 @@ impl Job {
 fn concerns(node: &NodeView) -> impl PartialEq + '_ {
     (&node.uid, node.cordoned, &node.cordoned_at, &node.mark, &node.desired_drain, &node.applied_drain, node.ready)
 }
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
