@@ -18,3 +18,4 @@ pub mod compare;
 pub mod disk;
 pub mod host;
 pub mod journal;
+pub mod machine;
