@@ -1,6 +1,7 @@
 //! The subcommands, one file each: flags in, library call, output out. They decide nothing.
 
 pub mod crds;
+pub mod host_exec;
 pub mod print;
 
 use clap::{Parser, Subcommand};
@@ -20,12 +21,16 @@ pub struct Cli {
 pub enum Command {
     /// Print the custom resource definitions
     Crds(crds::Args),
+    /// Run a command inside a node's root (used by the daemon)
+    #[command(hide = true)]
+    HostExec(host_exec::Args),
 }
 
 /// Runs a command to its exit code: 0 fine or same, 1 different or invalid, 2 could not do it.
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Crds(args) => crds::run(&args),
+        Command::HostExec(args) => host_exec::run(&args),
     };
     match result {
         Ok(code) => code,
