@@ -420,7 +420,7 @@ impl World {
                     vec![]
                 };
                 let tries = u32::from(!drift.is_empty());
-                let result = Check { drift, obstacles: vec![] };
+                let result = Check { drift, ..Check::default() };
                 p.checked = Some(Checked { from, to, forced, drained, result, tries, at: now });
             }
             Step::Adopt(name) => {
