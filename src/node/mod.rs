@@ -28,6 +28,7 @@ pub mod host;
 mod install;
 pub mod journal;
 mod layout;
+pub mod machine;
 mod originals;
 pub mod plan;
 mod transaction;
