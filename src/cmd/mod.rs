@@ -3,9 +3,6 @@
 pub mod completions;
 pub mod controller;
 pub mod crds;
-pub mod input;
-pub mod man;
-pub mod host_exec;
 pub mod host_exec;
 pub mod input;
 pub mod man;
@@ -33,9 +30,6 @@ pub enum Command {
     Controller(Box<controller::Args>),
     /// Print the custom resource definitions
     Crds(crds::Args),
-    /// Run a command inside a node's root (used by the daemon)
-    #[command(hide = true)]
-    HostExec(host_exec::Args),
     /// Print a script for a shell to complete mcx on TAB
     Completions(completions::Args),
     /// Write manual pages
@@ -55,9 +49,6 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
         Command::HostExec(args) => host_exec::run(&args),
-        Command::HostExec(args) => host_exec::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
     };
     match result {
         Ok(code) => code,

@@ -212,6 +212,7 @@ impl Controller {
                 settings: Arc::clone(&self.settings),
                 events: self.events.clone(),
                 metrics: Arc::clone(&self.metrics),
+                rollout: Arc::default(),
             };
             let end = self.lead_while_held(&leader, election, &mut held, stop).await;
             self.metrics.leads(false);
@@ -293,19 +294,19 @@ impl Controller {
     async fn lead(&mut self, leader: &Leader, stop: &CancellationToken) -> End {
         self.renderer.begin_term();
         let mut backoff = Backoff::new(BUSY, IDLE);
-        let mut taken_over = false;
+        let mut term = Term { taken_over: false, drainer: drain::Drainer::new() };
         loop {
-            let round = self.round(leader, &mut taken_over, stop).await;
+            let round = self.round(leader, &mut term, stop).await;
             if stop.is_cancelled() {
                 return End::Stop;
             }
             let pause = match round {
                 Ok(Round { hand_over: true, .. }) => return End::HandOver,
-                Ok(Round { busy, .. }) => {
+                Ok(Round { busy, again, .. }) => {
                     backoff.succeed();
-                    if busy { BUSY } else { IDLE }
+                    again.unwrap_or(IDLE).min(if busy { BUSY } else { IDLE })
                 }
-                Err(error @ Error::Deposed { .. }) => return End::Deposed(one_line(&error)),
+                Err(error) if error.stops_leading() => return End::Deposed(one_line(&error)),
                 Err(error) => {
                     let pause = backoff.fail();
                     tracing::warn!(error = %one_line(&error), ?pause, "a step failed, it is tried again");
@@ -323,12 +324,7 @@ impl Controller {
     }
 
     /// Looks at everything once and does what is to do. All steps are tried; the first error is returned.
-    async fn round(
-        &mut self,
-        leader: &Leader,
-        taken_over: &mut bool,
-        stop: &CancellationToken,
-    ) -> Result<Round, Error> {
+    async fn round(&mut self, leader: &Leader, term: &mut Term, stop: &CancellationToken) -> Result<Round, Error> {
         let Seen { mut world, objects, .. } = self.look();
         let mut errors = Errors::default();
         errors.take(shipped::sync(leader, &world, &objects).await)?;
@@ -337,19 +333,21 @@ impl Controller {
         if stop.is_cancelled() {
             return Ok(Round::default());
         }
-        if !*taken_over {
+        if !term.taken_over {
             // Nothing is handed out and no drain is served before the old leader's pending writes are sure to fail.
             takeover::take_over(leader).await?;
-            *taken_over = true;
+            term.taken_over = true;
             tracing::info!(epoch = %leader.epoch, "took over all pools");
         }
-        errors.take(rollout::sync(leader, &world).await)?;
+        let mut again = None;
+        errors.take(rollout::sync(leader, &world).await.map(|wait| again = wait))?;
         if stop.is_cancelled() {
             return Ok(Round::default());
         }
-        errors.take(drain::sync(leader, &world).await)?;
+        errors.take(term.drainer.sync(leader, &world))?;
         let hand_over = should_hand_over(&world, &self.me, &objects.pods);
-        errors.first.map_or(Ok(Round { hand_over, busy: is_busy(&world) }), Err)
+        let busy = is_busy(&world) || term.drainer.is_busy();
+        errors.first.map_or(Ok(Round { hand_over, busy, again }), Err)
     }
 }
 
@@ -358,9 +356,17 @@ impl Controller {
 struct Round {
     hand_over: bool,
     busy: bool,
+    /// When a step wants to be called again though nothing changes.
+    again: Option<Duration>,
 }
 
-/// Errors of the steps of a round. `Deposed` ends the round, any other lets the next steps run.
+/// What lasts as long as one leadership.
+struct Term {
+    taken_over: bool,
+    drainer: drain::Drainer,
+}
+
+/// Errors of the steps of a round. One that stops the leadership ends the round, any other lets the next steps run.
 #[derive(Debug, Default)]
 struct Errors {
     first: Option<Error>,
@@ -370,7 +376,7 @@ impl Errors {
     fn take(&mut self, result: Result<(), Error>) -> Result<(), Error> {
         match result {
             Ok(()) => Ok(()),
-            Err(error @ Error::Deposed { .. }) => Err(error),
+            Err(error) if error.stops_leading() => Err(error),
             Err(error) => {
                 if self.first.is_some() {
                     tracing::warn!(error = %one_line(&error), "another step failed too");
