@@ -197,22 +197,16 @@ fn errors_name_line_and_column_of_the_stream() {
 #[test]
 fn large_and_expanding_texts_are_refused_soon() {
     let begun = std::time::Instant::now();
-    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
-    for level in 1..9 {
-        let below = format!("*a{}, ", level - 1).repeat(10);
-        bomb.push_str(&format!("a{level}: &a{level} [{below}]\n"));
-    }
+    let level = |n: usize| format!("a{n}: &a{n} [{}]\n", format!("*a{}, ", n - 1).repeat(10));
+    let bomb =
+        (1..9).map(level).fold("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned(), |text, level| text + &level);
     assert!(wrong(&bomb).message.contains("aliases"), "{}", wrong(&bomb));
     // Few values, but long ones.
     let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(4 << 20), "*a, ".repeat(90));
     assert!(wrong(&long).message.contains("more values"), "{}", wrong(&long));
     // Each level is copied for its anchor.
-    let nested = format!(
-        "{}{}{}",
-        (0..150).map(|n| format!("&n{n} [")).collect::<String>(),
-        "x".repeat(4 << 20),
-        "]".repeat(150)
-    );
+    let open = (0..150).fold(String::new(), |open, n| open + &format!("&n{n} ["));
+    let nested = format!("{open}{}{}", "x".repeat(4 << 20), "]".repeat(150));
     assert!(wrong(&nested).message.contains("more values"), "{}", wrong(&nested));
     assert!(wrong(&"a: 1\n".repeat(10 << 20)).message.contains("larger than 32 MiB"));
     assert!(wrong(&format!("{{\"a\": [{}]}}", "{},".repeat(600_000))).message.contains("more values"));
@@ -230,7 +224,7 @@ fn what_is_written_reads_back_the_same_to_every_reader() {
         "unit": "[Unit]\nDescription=x\n\n[Service]\n", "no end": "a\nb", "ends": "a\n\n\n", "indented": " a\nb\n",
         "list": [[1, [2]], {"a": [], "b": {}}, "x\ny\n", 1.5, -1, 1e21, true], "": "",
     });
-    let expected = r##""": ""
+    let expected = r#""": ""
 "0644": "0644"
 "1e3": "1e3"
 colon: "a: b"
@@ -268,7 +262,7 @@ unit: |
 version: "3.4.0"
 words: two words
 "yes": "yes"
-"##;
+"#;
     let written = to_string(&value);
     assert_eq!(written, expected);
     assert_eq!(one(&written), value);

@@ -50,6 +50,17 @@ pub enum KeyError {
     Weak,
 }
 
+/// The types that current versions of sshd accept.
+const KNOWN: [&str; 7] = [
+    "ssh-rsa",
+    "ssh-ed25519",
+    "sk-ssh-ed25519@openssh.com",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+];
+
 /// Bytes of an RSA modulus below which sshd refuses a key, whatever its settings.
 const MIN_RSA_BYTES: usize = 1024 / 8;
 
@@ -147,18 +158,13 @@ fn check_parts(name: &str, parts: &[&[u8]]) -> Result<KeyKind, KeyError> {
         ("sk-ecdsa-sha2-nistp256@openssh.com", [curve, at, application]) => {
             point("nistp256", curve, at) && !application.is_empty()
         }
-        (
-            "ssh-rsa"
-            | "ssh-ed25519"
-            | "sk-ssh-ed25519@openssh.com"
-            | "ecdsa-sha2-nistp256"
-            | "ecdsa-sha2-nistp384"
-            | "ecdsa-sha2-nistp521"
-            | "sk-ecdsa-sha2-nistp256@openssh.com",
-            _,
-        ) => false,
-        (_, []) => false,
-        _ => return Ok(KeyKind::Unknown),
+        (name, parts) => {
+            // A known type with other parts is damaged; an unknown one needs some.
+            if KNOWN.contains(&name) || parts.is_empty() {
+                return Err(KeyError::Damaged);
+            }
+            return Ok(KeyKind::Unknown);
+        }
     };
     if whole { Ok(KeyKind::Known) } else { Err(KeyError::Damaged) }
 }

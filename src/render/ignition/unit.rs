@@ -218,15 +218,12 @@ impl<'a> Lexer<'a> {
 
     /// The rest of the line without its end, and whether it is the last.
     fn take_line(&mut self) -> (&'a str, bool) {
-        match self.text[self.at..].find('\n') {
-            Some(length) => {
-                let line = self.take_to(self.at + length + 1);
-                (line.strip_suffix('\n').unwrap_or(line), false)
-            }
-            None => {
-                let line = self.take_to(self.text.len());
-                (line.strip_suffix('\r').unwrap_or(line), true)
-            }
+        if let Some(length) = self.text[self.at..].find('\n') {
+            let line = self.take_to(self.at + length + 1);
+            (line.strip_suffix('\n').unwrap_or(line), false)
+        } else {
+            let line = self.take_to(self.text.len());
+            (line.strip_suffix('\r').unwrap_or(line), true)
         }
     }
 
