@@ -1,5 +1,7 @@
 //! Behaviour: the guide's chrony example, word for word.
 
+#![allow(clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 mod harness;
 
 use harness::{MASTER, Observer, POLICIES, ROLLOUT, STEP, WORKERS, data, rig, scripts};

@@ -1,5 +1,7 @@
 //! Behaviour: the guide's "disable chrony", word for word: cordon, drain, apply, reboot, uncordon; and back again.
 
+#![allow(clippy::panic, reason = "test code outside of #[test] functions")]
+
 mod harness;
 
 use harness::{MASTER, NodeView, Observer, ROLLOUT, STEP, WORKERS, Workload, data, rig};

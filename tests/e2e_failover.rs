@@ -3,6 +3,8 @@
 //!
 //! `make test` runs a sample of the matrix, `make soak` (`MCX_SOAK=1`) all of it; both print what they ran.
 
+#![allow(clippy::panic, clippy::print_stderr, reason = "test code outside of #[test] functions")]
+
 mod harness;
 
 use harness::{Observer, ROLLOUT, Rig, STEP, WORKERS, file, rig, source, text};

@@ -2,6 +2,8 @@
 //!
 //! Tokens are those of the real daemon pods: the API server binds each to its pod and its node.
 
+#![allow(clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 mod harness;
 
 use harness::{NODES, Rig, rig, text};

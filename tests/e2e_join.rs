@@ -110,7 +110,7 @@ fn a_node_whose_power_fails_in_the_middle_goes_on_by_itself() {
         node.start();
     }
     node.wait();
-    rig.all_done(Duration::from_secs(300), "worker", &WORKERS, &target);
+    rig.all_done(Duration::from_mins(5), "worker", &WORKERS, &target);
     assert_eq!(node.text("/etc/mcx-test/power"), "on\n");
     observer.finish();
 }

@@ -46,7 +46,7 @@ pub const MASTER: &str = "m1";
 pub const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
 
 /// How long a rollout over three nodes may take: each with a drain and a reboot, on a busy machine.
-pub const ROLLOUT: Duration = Duration::from_secs(240);
+pub const ROLLOUT: Duration = Duration::from_mins(4);
 /// How long one step may take that needs no more than a few messages.
 pub const STEP: Duration = Duration::from_secs(45);
 

@@ -69,12 +69,12 @@ impl Rig {
                 }
             }
             let annotations = &node["metadata"]["annotations"];
-            let held = annotations.get("machineconfiguration.alauda.io/hold").is_some();
+            let on_hold = annotations.get("machineconfiguration.alauda.io/hold").is_some();
             let foreign = node["spec"]["unschedulable"] == true
                 && annotations.get("machineconfiguration.alauda.io/cordonedBy").is_none();
-            if !labels.is_empty() || held {
-                let hold = json!({"machineconfiguration.alauda.io/hold": null});
-                self.patch(&path, &json!({"metadata": {"labels": labels, "annotations": hold}}));
+            if !labels.is_empty() || on_hold {
+                let no_hold = json!({"machineconfiguration.alauda.io/hold": null});
+                self.patch(&path, &json!({"metadata": {"labels": labels, "annotations": no_hold}}));
             }
             if foreign {
                 self.patch(&path, &json!({"spec": {"unschedulable": null}}));

@@ -1,7 +1,7 @@
 #!/bin/bash
 # e2e.sh [TEST...]: the tests that need the rig, on one cluster that they share, from nothing to nothing.
 #
-# TEST: names of test files, e2e_chrony for tests/e2e_chrony.rs; default: all that have ignored tests. FILTER=WORD: only tests whose names contain it.
+# TEST: names of test files, e2e_chrony for tests/e2e_chrony.rs; default: all that have ignored tests. FILTER=WORD: only tests whose names contain it. SHOW=1: what they print.
 # KEEP=1 leaves the cluster up at the end; then, with REUSE=1, the next run takes it as it is (old image included).
 # The tests get MCX_RIG (the cluster's folder), MCX_RIG_KUBECONFIG and MCX_IMAGE; each begins by putting the cluster into its shipped state.
 set -euo pipefail
@@ -22,7 +22,7 @@ finish() { # the clusters that tests started for themselves lie beside this one
 trap finish EXIT; trap 'exit 130' INT; trap 'exit 143' TERM; trap 'exit 129' HUP
 
 # what does not compile is known before a cluster is started
-[ $# -gt 0 ] || set -- $(grep -l '^#\[ignore' tests/*.rs | sed 's|tests/\(.*\).rs|\1|')
+[ $# -gt 0 ] || set -- $(grep -l '^#\[ignore' tests/*.rs | grep -v /bench_ | sed 's|tests/\(.*\).rs|\1|')
 tests=(); for t; do tests+=(--test "$t"); done
 cargo test --locked --no-run "${tests[@]}" 8>&-
 export MCX_IMAGE=${MCX_IMAGE:-$("$HERE/image.sh" 8>&-)} MCX_RIG=$RIG MCX_RIG_KUBECONFIG=$KUBECONFIG
@@ -32,6 +32,6 @@ el "cluster up; KUBECONFIG=$KUBECONFIG"
 # in the background and in its own process group, so that a signal is heard at once and ends all of it;
 # one test at a time: they share the cluster
 set -m
-cargo test --locked --no-fail-fast "${tests[@]}" -- --ignored --test-threads=1 ${FILTER:+"$FILTER"} 8>&- </dev/null & child=$!
+cargo test --locked --no-fail-fast "${tests[@]}" -- --ignored --test-threads=1 ${SHOW:+--nocapture} ${FILTER:+"$FILTER"} 8>&- </dev/null & child=$!
 rc=0; wait "$child" || rc=$?; child=
 el "tests ended with $rc"; exit "$rc"

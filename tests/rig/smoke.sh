@@ -21,7 +21,7 @@ kubectl apply -f probe.yaml -f own-node.yaml >/dev/null
 must "DaemonSet on all 4" is 4 field ds/probe '{.status.numberReady}'
 must "2 replicas ready" is 2 field deploy/app '{.status.readyReplicas}'
 must "logs" has "pid 1 is systemd" kubectl -n rig logs "$(pod w1)"
-must "API from a pod's own network" has '"gitVersion"' kubectl -n rig exec deploy/app -- /app api GET /version
+must "API from a pod's own network" has '"kind":"Status"' kubectl -n rig exec deploy/app -- /app api GET /version
 must "exec: pod drives the node's systemd" is running in_pod w1 sh 'systemctl is-system-running'
 must "chronyd active" is active ./node.sh exec w1 systemctl is-active chronyd
 P1=$(./node.sh exec w1 systemctl show -p MainPID --value chronyd); ./node.sh exec w1 systemctl restart chronyd
