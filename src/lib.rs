@@ -16,7 +16,9 @@
 pub mod api;
 pub mod change;
 pub mod cmd;
+pub mod logging;
 pub mod node;
 pub mod pool;
 pub mod render;
+pub mod serve;
 pub mod yaml;
