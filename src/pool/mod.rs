@@ -24,5 +24,7 @@ pub mod limit;
 pub mod membership;
 pub mod metrics;
 pub mod rollout;
+pub mod status;
+pub mod takeover;
 pub mod view;
 pub mod world;
