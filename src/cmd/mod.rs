@@ -1,5 +1,6 @@
 //! The subcommands, one file each: flags in, library call, output out. They decide nothing.
 
+pub mod controller;
 pub mod crds;
 pub mod print;
 
@@ -18,6 +19,8 @@ pub struct Cli {
 /// What mcx can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run the cluster controller
+    Controller(Box<controller::Args>),
     /// Print the custom resource definitions
     Crds(crds::Args),
 }
@@ -25,6 +28,7 @@ pub enum Command {
 /// Runs a command to its exit code: 0 fine or same, 1 different or invalid, 2 could not do it.
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
+        Command::Controller(args) => controller::run(&args),
         Command::Crds(args) => crds::run(&args),
     };
     match result {

@@ -128,7 +128,7 @@ fn custom_pools(pools: &Pools, node: &NodeView) -> Vec<PoolName> {
 /// have the pool's config: a slip in it must not throw them into another pool.
 fn selects(pool: &MachineConfigPool, node: &NodeView) -> bool {
     let Some(selector) = &pool.spec.node_selector else { return false };
-    select::matches(selector, &node.labels).unwrap_or_else(|_| {
+    select::matches(Some(selector), &node.labels).unwrap_or_else(|_| {
         let has = node.desired.as_ref().or(node.current.as_ref()).and_then(pool_of_config);
         has.is_some_and(|has| has == *pool.name())
     })
@@ -136,14 +136,14 @@ fn selects(pool: &MachineConfigPool, node: &NodeView) -> bool {
 
 /// Why a pool is refused; none when it is not. Says field and next step.
 fn refusal(pool: &MachineConfigPool) -> Option<String> {
-    if let Some(Err(error)) = pool.spec.node_selector.as_ref().map(|s| select::matches(s, &BTreeMap::new())) {
+    if let Some(Err(error)) = pool.spec.node_selector.as_ref().map(|s| select::matches(Some(s), &BTreeMap::new())) {
         return Some(format!("spec.nodeSelector: {error}; its nodes keep what they have until it is corrected"));
     }
     if !is_custom(pool) {
         return None;
     }
     let worker = BTreeMap::from([(label::ROLE.to_owned(), label::WORKER.to_owned())]);
-    let inherits = pool.spec.machine_config_selector.as_ref().map_or(Ok(false), |s| select::matches(s, &worker));
+    let inherits = pool.spec.machine_config_selector.as_ref().map_or(Ok(false), |s| select::matches(Some(s), &worker));
     match inherits {
         Err(error) => return Some(format!("spec.machineConfigSelector: {error}; correct it")),
         Ok(false) => {

@@ -10,3 +10,8 @@ pub struct Shadowed {
     /// Source whose item is hidden.
     pub loser: String,
 }
+
+/// One config on its own: its items, or its errors, one line each.
+pub(super) fn single(_config: &serde_json::Value) -> (super::items::Items, Vec<String>) {
+    todo!()
+}
