@@ -24,6 +24,8 @@ pub mod limit;
 pub mod membership;
 pub mod metrics;
 pub mod rollout;
+#[cfg(test)]
+pub(crate) mod scene;
 pub mod status;
 pub mod takeover;
 pub mod view;
