@@ -41,6 +41,8 @@ pub mod policy;
 pub mod rendering;
 pub mod rollout;
 pub mod shipped;
+#[cfg(test)]
+pub(crate) mod scene;
 pub mod status;
 pub mod takeover;
 pub mod view;

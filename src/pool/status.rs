@@ -117,8 +117,10 @@ fn progress(input: &Input, render: &Said, updated: usize) -> (Said, Said) {
     let state = match (all, waiting.is_empty()) {
         (true, true) => format!("all {} have {target}", nodes(size)),
         (true, false) => format!("all {} have {target}; {waiting}", nodes(size)),
-        (false, true) => format!("{updated} of {} have {target}", nodes(size)),
-        (false, false) => format!("{updated} of {} have {target}; {waiting}", nodes(size)),
+        (false, _) => {
+            let idle = input.plan.waiting.iter().filter(|w| !w.moving).count();
+            format!("{updated} of {} have {target}, {idle} wait; {waiting}", nodes(size))
+        }
     };
     let state = annotation::cut(&state, MESSAGE_LIMIT);
     let reason = match input.case.block() {
@@ -316,3 +318,6 @@ fn nodes(n: usize) -> String {
 fn count(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -419,3 +419,6 @@ impl Lists {
         holders.take(Slots::LIMIT).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
