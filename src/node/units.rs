@@ -102,9 +102,9 @@ pub(super) async fn preset(host: &Host, unit: &str) -> Result<(), Error> {
 }
 
 async fn change(host: &Host, args: &[&str]) -> Result<(), Error> {
-    let argv: Vec<&str> = std::iter::once("systemctl").chain(args.iter().copied()).collect();
-    tracing::info!(command = argv.join(" "), "change of enablement");
-    host.systemctl(args, LIMIT).await?.ok(&argv).map(|_| ())
+    let command: Vec<&str> = std::iter::once("systemctl").chain(args.iter().copied()).collect();
+    tracing::info!(command = command.join(" "), "change of enablement");
+    host.systemctl(args, LIMIT).await?.ok(&command).map(|_| ())
 }
 
 /// A unit file as systemd finds it.
@@ -164,7 +164,16 @@ pub(super) fn with_siblings(root: &Root, unit: &str) -> Result<BTreeSet<String>,
 pub(super) fn look(root: &Root, unit: &str, also: BTreeSet<String>, word: String) -> Result<Enablement, Error> {
     let mut units = also;
     units.extend(with_siblings(root, unit)?);
-    let (links, dirs) = links(root, &units)?;
+    let (links, mut dirs) = links(root, &units)?;
+    // A folder that others' links hold may be ours by now: it goes with its last link, as `systemctl` does it.
+    let mut others = BTreeSet::new();
+    for dir in &dirs {
+        let holds_link = links.keys().any(|path| path.rsplit_once('/').is_some_and(|(parent, _)| parent == dir));
+        if !holds_link && !root.names(dir).map_err(Error::file("read", dir))?.is_empty() {
+            others.insert(dir.clone());
+        }
+    }
+    dirs.retain(|dir| !others.contains(dir));
     Ok(Enablement::new(unit, word, links, units, dirs))
 }
 
