@@ -2,6 +2,7 @@
 
 pub mod completions;
 pub mod crds;
+pub mod daemon;
 pub mod host_exec;
 pub mod input;
 pub mod man;
@@ -25,6 +26,8 @@ pub struct Cli {
 pub enum Command {
     /// Print the rendered config of a pool
     Render(render::Args),
+    /// Run the daemon of one node
+    Daemon(daemon::Args),
     /// Print the custom resource definitions
     Crds(crds::Args),
     /// Run a command inside a node's root (used by the daemon)
@@ -41,6 +44,7 @@ pub enum Command {
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Render(args) => render::run(&args),
+        Command::Daemon(args) => daemon::run(&args),
         Command::Crds(args) => crds::run(&args),
         Command::HostExec(args) => host_exec::run(&args),
         Command::Completions(args) => completions::run(&args),

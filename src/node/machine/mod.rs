@@ -299,7 +299,8 @@ enum Drain {
 /// nothing, is followed by the next attempt; the latter after a back-off, so that an administrator is not overruled at once.
 fn drain(s: &Situation, node: &OwnNode, config: &ConfigName) -> Drain {
     let ask = || Drain::Ask(DrainRequest::next(node.desired_drain.as_ref(), DrainKind::Drain, config));
-    let Some(request) = node.desired_drain.as_ref().filter(|r| r.kind == DrainKind::Drain && r.config == *config) else {
+    let Some(request) = node.desired_drain.as_ref().filter(|r| r.kind == DrainKind::Drain && r.config == *config)
+    else {
         return ask();
     };
     if void(node, request) {

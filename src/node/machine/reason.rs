@@ -73,7 +73,9 @@ pub(super) fn trouble(trouble: &Trouble, journal: Option<&Journal>) -> String {
     one_line(&match (trouble.work, undoing) {
         (Work::State, _) => text.clone(),
         (Work::Back, Some((to, failure))) => {
-            format!("undoing the update to {to} does not work: {text}. It is tried again; it is undone because: {failure}")
+            format!(
+                "undoing the update to {to} does not work: {text}. It is tried again; it is undone because: {failure}"
+            )
         }
         (Work::Look, _) => format!("cannot compare the disk: {text}. It is tried again"),
         (Work::Record, _) => format!("cannot write the state in {STATE_DIR}: {text}. It is tried again"),

@@ -158,11 +158,7 @@ impl Update<'_> {
                     && node.current.as_ref() == current
                     && node.reason.is_none()
                     && node.phase.is_none();
-                (!said).then(|| Step::Report {
-                    state: NodeState::Done,
-                    reason: None,
-                    current: self.current.clone(),
-                })
+                (!said).then(|| Step::Report { state: NodeState::Done, reason: None, current: self.current.clone() })
             }
             Truth::AtOnce(text) | Truth::AfterUncordon(text) => {
                 let said = node.state == Some(NodeState::Degraded)
@@ -221,10 +217,8 @@ impl Update<'_> {
         if let Some(step) = self.check(false) {
             return step;
         }
-        let planned = s
-            .planned
-            .as_ref()
-            .filter(|p| p.from == *self.current && p.to == *self.desired && p.forced == self.forced);
+        let planned =
+            s.planned.as_ref().filter(|p| p.from == *self.current && p.to == *self.desired && p.forced == self.forced);
         let plan = Step::Plan { to: self.desired.clone(), forced: self.forced };
         if let Some(planned) = planned
             && let Err(why) = &planned.result

@@ -137,11 +137,7 @@ impl World {
         let drifted = n.reason.as_deref().is_some_and(|r| r.starts_with("Drift:"));
         let target = ConfigName::from(self.target);
         let holds = n.state == Some(NodeState::Working) || n.desired != n.current;
-        if n.desired.as_ref() != Some(&target)
-            && n.state.is_some()
-            && !drifted
-            && (holds || !self.cordoned)
-        {
+        if n.desired.as_ref() != Some(&target) && n.state.is_some() && !drifted && (holds || !self.cordoned) {
             self.say(format!("controller: desired {target}"));
             self.gave_up = None;
             self.api.as_mut().unwrap().desired = Some(target);
@@ -649,7 +645,9 @@ impl World {
     fn settled(&self) -> bool {
         let target = ConfigName::from(self.target);
         self.api.as_ref().is_some_and(|n| {
-            n.state == Some(NodeState::Done) && n.current.as_ref() == Some(&target) && n.desired.as_ref() == Some(&target)
+            n.state == Some(NodeState::Done)
+                && n.current.as_ref() == Some(&target)
+                && n.desired.as_ref() == Some(&target)
         }) && !self.cordoned
             && !self.force
             && self.disk.held.journal.is_none()
