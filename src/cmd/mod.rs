@@ -3,6 +3,7 @@
 pub mod completions;
 pub mod controller;
 pub mod crds;
+pub mod daemon;
 pub mod host_exec;
 pub mod input;
 pub mod man;
@@ -29,6 +30,8 @@ pub enum Command {
     Render(render::Args),
     /// Run the cluster controller
     Controller(Box<controller::Args>),
+    /// Run the daemon of one node
+    Daemon(daemon::Args),
     /// Print the custom resource definitions
     Crds(crds::Args),
     /// Print a script for a shell to complete mcx on TAB
@@ -49,6 +52,7 @@ pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Render(args) => render::run(&args),
         Command::Controller(args) => controller::run(&args),
+        Command::Daemon(args) => daemon::run(&args),
         Command::Crds(args) => crds::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -20,8 +20,11 @@
 //! | `cluster` | the daemon's requests to the API server |
 //! | `daemon` | the loop that ties these together |
 
+pub mod actions;
 mod check;
+pub mod cluster;
 pub mod compare;
+pub mod daemon;
 pub mod disk;
 mod form;
 pub mod host;
