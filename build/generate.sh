@@ -1,8 +1,7 @@
 #!/bin/bash
 # generate.sh [--check]: writes the files that are made from the code, or fails if one of them is not current.
 #
-# manifests/crds/ from `mcx crds`; dist-independent shell completions and manual pages under docs/; docs/reference/ from
-# `mcx reference`, where this build has these commands.
+# manifests/crds/ from `mcx crds`, completions/ from `mcx completions`, docs/man/ from `mcx man`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build --locked --quiet --bin mcx
@@ -23,10 +22,10 @@ awk -v dir="$work/manifests/crds" '
 
 has() { "$mcx" "$1" --help >/dev/null 2>&1; }
 if has completions; then
-  mkdir -p "$work/docs/completions"
-  for shell in bash zsh fish; do "$mcx" completions "$shell" >"$work/docs/completions/mcx.$shell"; done
+  mkdir -p "$work/completions"
+  for shell in bash zsh fish; do "$mcx" completions "$shell" >"$work/completions/mcx.$shell"; done
 fi
-if has man; then mkdir -p "$work/docs/man"; "$mcx" man >"$work/docs/man/mcx.1"; fi
+if has man; then "$mcx" man "$work/docs/man"; fi
 
 rm "$work/crds.yaml"
 stale=0
