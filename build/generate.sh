@@ -1,7 +1,7 @@
 #!/bin/bash
 # generate.sh [--check]: writes the files that are made from the code, or fails if one of them is not current.
 #
-# manifests/crds/ from `mcx crds`, completions/ from `mcx completions`, docs/man/ from `mcx man`.
+# manifests/crds/ from `mcx crds`; completions, manual pages and reference pages under docs/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build --locked --quiet --bin mcx
@@ -20,12 +20,10 @@ awk -v dir="$work/manifests/crds" '
   END { flush() }' "$work/crds.yaml"
 [ "$(ls "$work/manifests/crds" | wc -l)" = 3 ] || { echo "generate.sh: mcx crds printed something else than three definitions" >&2; exit 1; }
 
-has() { "$mcx" "$1" --help >/dev/null 2>&1; }
-if has completions; then
-  mkdir -p "$work/completions"
-  for shell in bash zsh fish; do "$mcx" completions "$shell" >"$work/completions/mcx.$shell"; done
-fi
-if has man; then "$mcx" man "$work/docs/man"; fi
+mkdir -p "$work/docs/completions"
+for shell in bash zsh fish; do "$mcx" completions "$shell" >"$work/docs/completions/mcx.$shell"; done
+"$mcx" man "$work/docs/man"
+"$mcx" reference "$work/docs/reference"
 
 rm "$work/crds.yaml"
 stale=0

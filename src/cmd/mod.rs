@@ -7,6 +7,7 @@ pub mod host_exec;
 pub mod input;
 pub mod man;
 pub mod print;
+pub mod reference;
 pub mod render;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +36,9 @@ pub enum Command {
     /// Write manual pages
     #[command(hide = true)]
     Man(man::Args),
+    /// Write the reference pages
+    #[command(hide = true)]
+    Reference(reference::Args),
     /// Run a command inside a node's root (used by the daemon)
     #[command(hide = true)]
     HostExec(host_exec::Args),
@@ -48,6 +52,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Crds(args) => crds::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
+        Command::Reference(args) => reference::run(&args),
         Command::HostExec(args) => host_exec::run(&args),
     };
     match result {

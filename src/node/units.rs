@@ -54,17 +54,19 @@ async fn word(host: &Host, unit: &str) -> Result<String, Error> {
     if let Some(word) = output.stdout.lines().next() {
         return Ok(word.trim().to_owned());
     }
-    // The exit status is 1 for disabled, masked and missing alike; "Bad message" is a unit file that is none.
-    for (said, word) in [
-        ("No such file or directory", "not-found"),
-        ("does not exist", "not-found"),
-        ("not found", "not-found"),
-        ("Bad message", "bad"),
-        ("Invalid argument", "bad"),
-        ("Is a directory", "bad"),
-    ] {
-        if output.stderr.contains(said) {
-            return Ok(word.to_owned());
+    // The exit status is 1 for disabled, masked and missing alike. That systemd looked, and what it found, is only said
+    // in words; anything else is a failure to look.
+    if output.stderr.contains("unit file state") {
+        for (said, word) in [
+            ("No such file or directory", "not-found"),
+            // No unit file at all, or a directory of that name.
+            ("Bad message", "bad"),
+            ("Invalid argument", "bad"),
+            ("Is a directory", "bad"),
+        ] {
+            if output.stderr.contains(said) {
+                return Ok(word.to_owned());
+            }
         }
     }
     output.ok(&["systemctl", "is-enabled", unit]).map(|_| String::new())

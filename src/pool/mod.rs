@@ -30,6 +30,8 @@ pub mod controller;
 pub mod door;
 pub mod drain;
 pub mod events;
+#[cfg(test)]
+pub(crate) mod fake_api;
 pub mod handover;
 pub mod leader;
 pub mod limit;

@@ -53,19 +53,22 @@ pub(super) fn resolve(text: &str, tag: Tag<'_>) -> Result<Scalar, Error> {
     };
     let value = read(text);
     match (name, &value) {
-        ("str", _) => Ok(string()),
-        ("null", Scalar::Null) | ("bool", Scalar::Flag(_)) | ("float", Scalar::Fraction(_)) => Ok(value),
-        ("int", Scalar::Whole(_) | Scalar::Large(_)) => Ok(value),
+        ("null", Scalar::Null)
+        | ("bool", Scalar::Flag(_))
+        | ("float", Scalar::Fraction(_))
+        | ("int", Scalar::Whole(_) | Scalar::Large(_)) => Ok(value),
         #[expect(clippy::cast_precision_loss, reason = "that is what the tag asks for")]
         ("float", Scalar::Whole(number)) => Ok(Scalar::Fraction(*number as f64)),
-        ("timestamp", Scalar::Text(_)) if looks_like_date(text) => Ok(string()),
-        ("null" | "bool" | "int" | "float" | "timestamp", _) => Err(Error::Tag),
+        ("timestamp", Scalar::Text(_)) if !looks_like_date(text) => Err(Error::Tag),
+        ("timestamp", value) if !matches!(value, Scalar::Text(_)) => Err(Error::Tag),
+        ("null" | "bool" | "int" | "float", _) => Err(Error::Tag),
         ("binary", _) => {
             let bytes = base64::engine::general_purpose::STANDARD
                 .decode(text.replace(['\n', '\r'], ""))
                 .map_err(|_| Error::Binary)?;
             Ok(Scalar::Text(String::from_utf8_lossy(&bytes).into_owned()))
         }
+        // `!!str`, dates (which JSON has no type for), and names that mean nothing here.
         _ => Ok(string()),
     }
 }
@@ -232,9 +235,9 @@ fn short_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    if !(-4..6).contains(&exponent) {
-        format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
-    } else {
+    if (-4..6).contains(&exponent) {
         number.to_string()
+    } else {
+        format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
     }
 }

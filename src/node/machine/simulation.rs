@@ -482,7 +482,9 @@ impl World {
             Step::Abandon => self.save(p, None),
             Step::Forward => {
                 let mut j = journal.unwrap();
-                self.disrupts("first switch", &j);
+                if j.stage == Stage::Opened {
+                    self.disrupts("first switch", &j);
+                }
                 j.stage = Stage::Switching;
                 self.disk.drift = false;
                 self.disk.files = "half".into();

@@ -33,6 +33,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// Nodes that are looked at at a time; each has up to ten requests under way.
 const SIDE_BY_SIDE: usize = 16;
@@ -147,7 +148,7 @@ impl State {
                 leader.metrics.drain_overdue(name.as_str(), report.overdue);
             }
             match result {
-                Err(error @ Error::Deposed { .. }) => {
+                Err(error) if error.stops_leading() => {
                     self.running.abort_all();
                     self.jobs.clear();
                     return Err(error);
@@ -194,11 +195,12 @@ impl State {
         job.seen = Arc::clone(node);
         let mut memory = job.memory.take().unwrap_or_default();
         let events = leader.events.clone();
+        let asked = Instant::now();
         self.running.spawn(async move {
             // The gate is never closed: without a permit it would still be right to go on.
             let _permit = gate.acquire_owned().await.ok();
             let mut report = Report::default();
-            let result = pass::pass(&work, &mut memory, Timestamp::now(), &mut report).await;
+            let result = pass::pass(&work, &mut memory, now + asked.elapsed(), &mut report).await;
             if let Some(uid) = &report.uid {
                 let on = Subject::Node(work.name.clone(), uid.clone());
                 for notice in std::mem::take(&mut report.notices) {

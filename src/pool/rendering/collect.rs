@@ -137,21 +137,14 @@ mod tests {
             let gone: BTreeSet<ConfigName> =
                 collectable(&all, &used, &pools(&["master", "worker"]), keep, at(NOW)).into_iter().collect();
             for candidate in &all {
-                let newer = all.iter().filter(|o| o.pool == candidate.pool && o.created > candidate.created).count();
                 let young = candidate.created > Some(at(NOW - YOUNG.as_secs()));
-                if gone.contains(&candidate.name) {
-                    prop_assert!(!used.contains(&candidate.name) && !young);
-                    prop_assert!(candidate.pool == "gone" || newer + 1 > keep || keep == 0 || newer >= keep || {
-                        // Equal ages are ordered by name: at least `keep` of them come before.
-                        all.iter().filter(|o| o.pool == candidate.pool && o.created >= candidate.created).count() > keep
-                    });
-                } else if !used.contains(&candidate.name) && !young {
-                    let before = all
-                        .iter()
-                        .filter(|o| o.pool == candidate.pool && (o.created, &o.name) > (candidate.created, &candidate.name))
-                        .count();
-                    prop_assert!(candidate.pool != "gone" && before < keep, "{} stays for no reason", candidate.name);
-                }
+                let newer = all
+                    .iter()
+                    .filter(|o| o.pool == candidate.pool && (o.created, &o.name) > (candidate.created, &candidate.name))
+                    .count();
+                let spare = candidate.pool == "gone" || newer >= keep;
+                let may_go = spare && !young && !used.contains(&candidate.name);
+                prop_assert_eq!(gone.contains(&candidate.name), may_go, "{:?} with {} newer", candidate, newer);
             }
         }
     }

@@ -571,3 +571,6 @@ fn with(pools: &Pools, pool: &MachineConfigPool) -> Pools {
     pools.insert(pool.name().into(), Arc::new(pool.clone()));
     pools
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,6 +69,9 @@ pub(super) struct Cluster {
     pub(super) broken: Option<String>,
     faults: bool,
     moved: bool,
+    wiped: bool,
+    limited: bool,
+    checked: u64,
 }
 
 pub(super) fn config(pool: &PoolName, number: usize) -> ConfigName {
@@ -101,6 +104,9 @@ impl Cluster {
             broken: None,
             faults: true,
             moved: false,
+            wiped: false,
+            limited: false,
+            checked: 0,
         };
         for name in ["worker", "infra"].into_iter().take(cluster.setting.pools) {
             let object = pool(name, cluster.setting.limit);
@@ -163,6 +169,7 @@ impl Cluster {
         Timestamp::from_second(self.now).unwrap()
     }
 
+    /// For the story of a run, which is printed when it breaks.
     pub(super) fn tell(&mut self, text: impl FnOnce() -> String) {
         self.story.push(text());
     }
@@ -182,10 +189,33 @@ impl Cluster {
         text
     }
 
-    pub(super) fn check(&self, name: &str, seed: u64) {
+    /// What must hold after every step.
+    pub(super) fn check(&mut self, name: &str, seed: u64) {
+        if self.checked != self.version {
+            self.checked = self.version;
+            self.broken = self.broken.take().or_else(|| self.unslotted());
+        }
         if let Some(broken) = &self.broken {
             panic!("{name}, seed {seed}: {broken}\n{:?}\n{}", self.setting, self.story());
         }
+    }
+
+    /// A node that was sent somewhere, or cordoned by mcx, without a slot of the pool it is in; or more slots than the
+    /// limit. Where slots are deleted, nodes are moved or limits lowered by people, this does not hold, and only what
+    /// they lead to is checked.
+    fn unslotted(&self) -> Option<String> {
+        let plain = self.setting.pools == 1 && !self.wiped && !self.limited;
+        let slots = self.pools.values().map(|p| door::slots(&p.object)).next()?.filter(|_| plain)?;
+        let limit = self.limit_of(self.pools.keys().next()?);
+        if slots.nodes.len() > limit {
+            return Some(format!("{} slots, limit {limit}", slots.nodes.len()));
+        }
+        let mut nodes = self.nodes.values().map(|n| &n.object);
+        let bare = nodes.find(|n| {
+            let sent = n.desired.is_some() && n.desired != n.current;
+            (sent || n.cordon_is_ours()) && !slots.holds(&n.name, &n.uid)
+        })?;
+        Some(format!("{} is on its way without a slot", bare.name))
     }
 
     /// Writes slots under the resourceVersion that was read.
@@ -324,6 +354,32 @@ impl Cluster {
             self.elect(who);
         } else if self.leaders[who].role != Role::Standby {
             self.leader_step(who);
+            self.maybe_ambush(who);
+        }
+    }
+
+    /// Freezes a leader between two requests of one job; another takes over, and people change their minds.
+    fn maybe_ambush(&mut self, who: usize) {
+        if !self.faults || self.setting.ambushes == 0 || !self.leaders[who].is_in_mid_job() || !self.rng.chance(4) {
+            return;
+        }
+        self.setting.ambushes -= 1;
+        self.tell(|| format!("leader {who} freezes in mid-job"));
+        self.frozen[who] = 60 + u32::try_from(self.rng.below(100)).unwrap();
+        if !self.rng.chance(4) {
+            self.frozen[1 - who] = 0;
+            self.elect(1 - who);
+        }
+        let pool = self.pools.keys().next().unwrap().clone();
+        match self.rng.below(4) {
+            0 => self.change_pool(&pool, |p| p.spec.paused = Some(!p.is_paused())),
+            1 => self.edit(&pool),
+            2 => {
+                // Back to where most nodes are.
+                let at = self.nodes.values().find_map(|n| n.object.current.clone());
+                self.set_target(&pool, at.as_ref().map(number).unwrap_or_default());
+            }
+            _ => {}
         }
     }
 
@@ -400,10 +456,12 @@ impl Cluster {
             }
             10 if once(|s| &mut s.pauses) => self.change_pool(&pool, |p| p.spec.paused = Some(!p.is_paused())),
             11 if once(|s| &mut s.wipes) => {
+                self.wiped = true;
                 self.tell(|| format!("slots of {pool} are deleted"));
                 self.change_pool(&pool, |p| p.metadata.annotations = None);
             }
             12 if once(|s| &mut s.limits) => {
+                self.limited = true;
                 let limit = 1 + i32::from(self.rng.chance(2));
                 self.tell(|| format!("limit of {pool} is {limit}"));
                 self.change_pool(&pool, |p| p.spec.max_unavailable = Some(IntOrString::Int(limit)));
@@ -527,5 +585,7 @@ fn pool(name: &str, limit: u32) -> MachineConfigPool {
     };
     let mut pool = MachineConfigPool::new(name, spec);
     pool.metadata.uid = Some(format!("pool-{name}"));
+    let none = serde_json::to_string(&Slots::default()).unwrap();
+    pool.metadata.annotations = Some(BTreeMap::from([(annotation::SLOTS.to_owned(), none)]));
     pool
 }

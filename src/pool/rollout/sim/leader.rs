@@ -57,6 +57,11 @@ pub(super) struct Leader {
 }
 
 impl Leader {
+    /// Whether it has read something and is about to write by it.
+    pub(super) fn is_in_mid_job(&self) -> bool {
+        self.role == Role::Leading && self.job.as_ref().is_some_and(|(_, answer)| answer.is_some())
+    }
+
     pub(super) fn stand(&mut self, epoch: Epoch, pools: Vec<PoolName>) {
         self.epoch = epoch;
         self.role = Role::TakingOver;
