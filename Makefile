@@ -38,7 +38,7 @@ lint: lint-shell deny ## format, clippy, shell scripts, licences and duplicate c
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --lib --quiet
 
 lint-shell:
-	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run build/*.sh demo/*.sh tests/rig/*.sh; \
+	@if command -v shellcheck >/dev/null; then shellcheck -x -S warning .ci/run build/*.sh demo/*.sh tests/rig/*.sh; \
 	else echo "lint: shellcheck is not installed: scripts are only parsed"; \
 	  for f in .ci/run build/*.sh demo/*.sh tests/rig/*.sh; do bash -n "$$f"; done; fi
 
