@@ -5,6 +5,8 @@ SHELL := /bin/bash
 
 VERSION := $(shell sed -n '/^\[package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 IMAGE ?= registry.local/mcx:$(VERSION)
+# release, or ci: bigger, and built in half the time
+PROFILE ?= release
 
 .PHONY: help demo demo-down test test-e2e soak bench lint lint-shell deny image generate generated-current clean
 
@@ -36,7 +38,7 @@ lint: lint-shell deny ## format, clippy, shell scripts, licences and duplicate c
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --lib --quiet
 
 lint-shell:
-	@if command -v shellcheck >/dev/null; then shellcheck -x .ci/run build/*.sh demo/*.sh tests/rig/*.sh; \
+	@if command -v shellcheck >/dev/null; then shellcheck -x -S warning .ci/run build/*.sh demo/*.sh tests/rig/*.sh; \
 	else echo "lint: shellcheck is not installed: scripts are only parsed"; \
 	  for f in .ci/run build/*.sh demo/*.sh tests/rig/*.sh; do bash -n "$$f"; done; fi
 
@@ -45,7 +47,7 @@ deny:
 	else echo "lint: cargo-deny is not installed (cargo install --locked cargo-deny): licences are not checked"; fi
 
 image: ## the container image as dist/mcx-VERSION.tar, without a container engine
-	build/image.sh "$$(build/static.sh release)" dist/mcx-$(VERSION).tar $(IMAGE)
+	build/image.sh "$$(build/static.sh $(PROFILE))" dist/mcx-$(VERSION).tar $(IMAGE)
 	@ls -l dist/mcx-$(VERSION).tar
 
 generate: ## files made from the code: CRDs, completions, man pages, reference

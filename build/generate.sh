@@ -35,4 +35,11 @@ while read -r file; do
     cmp -s "$work/$file" "$file" || { cp "$work/$file" "$file"; echo "wrote $file"; }
   fi
 done < <(cd "$work" && find . -type f -printf '%P\n' | sort)
+# a page of a command that is no more
+for folder in manifests/crds docs/completions docs/man docs/reference; do
+  for file in "$folder"/*; do
+    [ -e "$file" ] && [ ! -e "$work/$file" ] || continue
+    if [ "${1:-}" = --check ]; then echo "$file is no longer made from the code"; stale=1; else rm "$file"; echo "removed $file"; fi
+  done
+done
 [ $stale = 0 ] || { echo "generate.sh: not current: run make generate" >&2; exit 1; }

@@ -31,7 +31,7 @@ N=machineconfiguration.alauda.io
 installed() { # every node has what its pool wants, proven by its daemon
   kubectl get nodes -o json 2>/dev/null | jq -e --arg n "$N" 'def a(k): .metadata.annotations["\($n)/\(k)"];
     .items | all(a("state") == "Done" and a("currentConfig") != null and a("currentConfig") == a("desiredConfig") and (.spec.unschedulable | not))' >/dev/null &&
-  kubectl get mcp master worker -o json 2>/dev/null | jq -e '.items | length == 2 and all(.status.conditions // [] | any(.type == "Updated" and .status == "True"))' >/dev/null; }
+  kubectl get mcp master worker -o json 2>/dev/null | jq -e '.items | length == 2 and all(.status.conditions // [] | any(.type == "Updated" and .status == "True"))' >/dev/null || { sleep .3; return 1; }; }
 if ! poll 120 installed; then
   { echo "cluster.sh: mcx is not in order on every node after 120 s"; kubectl get mcp,mc,nodes; kubectl -n mcx-system get pods -o wide
     kubectl -n mcx-system get events --sort-by=.lastTimestamp | tail -15

@@ -16,13 +16,13 @@ child=
 finish() { # the clusters that tests started for themselves lie beside this one
   local rc=$?; trap - EXIT INT TERM HUP
   [ -z "$child" ] || kill -- "-$child" 2>/dev/null || :
-  for r in "$RIG"-*; do [ ! -e "$r/.mcx-rig" ] || RIG=$r RIG_PORT= "$HERE/down.sh" >/dev/null || :; done
+  for r in "$RIG"-*; do [ ! -e "$r/.mcx-rig" ] || RIG=$r RIG_PORT="" "$HERE/down.sh" >/dev/null || :; done
   [ -n "${KEEP:-}" ] || "$HERE/down.sh" || rc=1
   exit "$rc"; }
 trap finish EXIT; trap 'exit 130' INT; trap 'exit 143' TERM; trap 'exit 129' HUP
 
 # what does not compile is known before a cluster is started
-[ $# -gt 0 ] || set -- $(grep -l '^#\[ignore' tests/*.rs | grep -v /bench_ | sed 's|tests/\(.*\).rs|\1|')
+[ $# -gt 0 ] || { mapfile -t all < <(grep -l '^#\[ignore' tests/*.rs | grep -v /bench_ | sed 's|tests/\(.*\).rs|\1|'); set -- "${all[@]}"; }
 tests=(); for t; do tests+=(--test "$t"); done
 cargo test --locked --no-run "${tests[@]}" 8>&-
 export MCX_IMAGE=${MCX_IMAGE:-$("$HERE/image.sh" 8>&-)} MCX_RIG=$RIG MCX_RIG_KUBECONFIG=$KUBECONFIG

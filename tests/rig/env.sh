@@ -1,8 +1,9 @@
+# shellcheck shell=bash disable=SC2034
 # Settings and helpers of all scripts here. Source it.
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-export RIG=$(realpath -m "${RIG:-/tmp/mcx-rig}")                   # state folder of this rig
+RIG=$(realpath -m "${RIG:-/tmp/mcx-rig}")                          # state folder of this rig
 : "${RIG_PORT:=$(cat "$RIG/port" 2>/dev/null || echo 16440)}"      # first of ten ports; also names this rig on the host
-export RIG_PORT MCX_RIG_CACHE=${MCX_RIG_CACHE:-$HOME/.cache/mcx-rig}
+export RIG RIG_PORT MCX_RIG_CACHE=${MCX_RIG_CACHE:-$HOME/.cache/mcx-rig}
 API=$((RIG_PORT + 3)) ETCD=$((RIG_PORT + 4)) PEER=$((RIG_PORT + 5)) KCM=$((RIG_PORT + 6)) SCHED=$((RIG_PORT + 7))
 TAG=rig$RIG_PORT                                                   # prefix of cgroups and machine names
 NET=127.$((RIG_PORT / 256)).$((RIG_PORT % 256))                    # kubelet of node number N on the host: $NET.N:10250

@@ -49,7 +49,7 @@ start)
       leaf "node-$n" "/O=system:nodes/CN=system:node:$n" clientAuth; kubeconfig "node-$n" "$X/kubeconfig" https://127.0.0.1:6443; cp "$PKI/ca.crt" "$X/"
       printf 'NODE_NAME=%s\nNODE_IP=10.99.%d.%d\n' "$n" $((N / 250)) $((N % 250 + 1)) >"$X/node.env"; echo "$NET.$N $n" >>"$RIG/hosts"
       # NodeRestriction forbids a kubelet to give itself roles: the Node exists before it, as admin made it (none: the kubelet makes it)
-      T= K=node-role.kubernetes.io; case ${1:-worker} in none) R= ;; worker) R="$K/worker: ''" ;;
+      T="" K=node-role.kubernetes.io; case ${1:-worker} in none) R= ;; worker) R="$K/worker: ''" ;;
         master) R="$K/master: '', $K/control-plane: ''" T="{key: $K/control-plane, effect: NoSchedule}" ;; *) echo "role $1?" >&2; exit 1 ;; esac
       [ -z "$R" ] || kubectl create -f - >/dev/null <<Y
 apiVersion: v1
