@@ -49,7 +49,10 @@ impl FakeApi {
 }
 
 fn refusal(code: u16) -> (u16, Value) {
-    (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "", "message": ""}))
+    (
+        code,
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "", "message": ""}),
+    )
 }
 
 impl State {
