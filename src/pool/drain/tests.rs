@@ -483,7 +483,7 @@ async fn a_crowd_of_stuck_nodes_holds_no_other_r069() {
         let pod = format!("on-{name}");
         fake.add_pod(name, &pod, BEFORE);
         if *name != "n040" {
-            fake.with(|s| s.refusals.entry(format!("shop/{pod}")).or_default().extend(vec![over_budget(); 10_000]));
+            fake.with(|s| s.refusals.entry(format!("shop/{pod}")).or_default().extend(vec![over_budget(); 60]));
         }
     }
     let (leader, _) = leader(&fake);
