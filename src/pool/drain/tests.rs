@@ -48,7 +48,7 @@ impl Case {
         Work {
             door: self.fake.door(),
             epoch: Epoch::from("ours"),
-            threshold: Duration::from_secs(600),
+            threshold: Duration::from_mins(10),
             namespace: "mcx-system".to_owned(),
             name: "n1".into(),
             around: Arc::new(Surroundings { pools, nodes, membership }),
@@ -412,7 +412,7 @@ async fn evictions_run_side_by_side_and_within_bounds_r087() {
 async fn an_eviction_that_is_never_answered_holds_no_other() {
     let mut case = Case::new();
     case.fake.add_pod("n1", "web", BEFORE);
-    case.fake.with(|s| s.eviction_takes = Duration::from_secs(3_600));
+    case.fake.with(|s| s.eviction_takes = Duration::from_hours(1));
     case.pass().await;
     assert!(case.waiting()[0].contains("no answer to the eviction"), "{:?}", case.waiting());
 }
@@ -434,7 +434,7 @@ async fn a_status_that_says_nothing_new_is_not_written_again() {
 fn leader(fake: &Fake) -> (Leader, Registry) {
     let mut registry = Registry::default();
     let settings = Settings {
-        drain_threshold: Duration::from_secs(600),
+        drain_threshold: Duration::from_mins(10),
         settle: Duration::ZERO,
         settle_limit: Duration::ZERO,
         keep_rendered: 0,
@@ -483,7 +483,7 @@ async fn a_crowd_of_stuck_nodes_holds_no_other_r069() {
         let pod = format!("on-{name}");
         fake.add_pod(name, &pod, BEFORE);
         if *name != "n040" {
-            fake.with(|s| s.refusals.entry(format!("shop/{pod}")).or_default().extend(vec![over_budget(); 10_000]));
+            fake.with(|s| s.refusals.entry(format!("shop/{pod}")).or_default().extend(vec![over_budget(); 60]));
         }
     }
     let (leader, _) = leader(&fake);
