@@ -1,14 +1,15 @@
 use super::*;
+use crate::api::machine_config_pool::PoolCondition;
 use crate::api::protocol::{SlotHolder, Slots};
 use crate::api::{MachineConfigPoolSpec, MachineConfigPoolStatus, annotation};
-use crate::api::machine_config_pool::PoolCondition;
 use crate::pool::view::NodeView;
 use crate::pool::world::Rendering;
 
 fn quiet() -> World {
     let mut pool = MachineConfigPool::new("worker", MachineConfigPoolSpec::default());
     let updated = PoolCondition { type_: "Updated".into(), status: "True".into(), ..PoolCondition::default() };
-    pool.status = Some(MachineConfigPoolStatus { conditions: Some(vec![updated]), ..MachineConfigPoolStatus::default() });
+    pool.status =
+        Some(MachineConfigPoolStatus { conditions: Some(vec![updated]), ..MachineConfigPoolStatus::default() });
     let config = Some("rendered-worker-1".into());
     let node = NodeView {
         name: "n1".into(),

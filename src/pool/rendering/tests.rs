@@ -40,8 +40,7 @@ impl Scene {
     /// The shipped objects, rendered and published.
     fn new() -> Self {
         let renderer = Renderer { render: fake_render, ..Renderer::new(QUIET, LIMIT) };
-        let mut scene =
-            Self { renderer, world: World::default(), objects: Objects::default(), now: Instant::now() };
+        let mut scene = Self { renderer, world: World::default(), objects: Objects::default(), now: Instant::now() };
         for pool in shipped::pools() {
             scene.world.pools.insert(pool.name().into(), Arc::new(pool));
         }
