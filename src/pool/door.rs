@@ -48,6 +48,22 @@ pub enum Error {
         /// The pool whose epoch is another's.
         pool: PoolName,
     },
+    /// Only a take-over can tell who holds a slot: this leader stops and stands again.
+    #[error(
+        "annotation {} of MachineConfigPool {pool} was removed or made unreadable; the next leader rebuilds it",
+        annotation::SLOTS
+    )]
+    NoSlots {
+        /// The pool without slots.
+        pool: PoolName,
+    },
+}
+
+impl Error {
+    /// Whether the leader must stop at once, give up its lease, and stand again with a new epoch.
+    pub fn stops_leading(&self) -> bool {
+        matches!(self, Self::Deposed { .. } | Self::NoSlots { .. })
+    }
 }
 
 /// A change of one Node: annotations (none: removed) and the cordon.

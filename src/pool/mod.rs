@@ -41,6 +41,7 @@ pub mod policy;
 pub mod rendering;
 pub mod rollout;
 pub mod shipped;
+pub mod status;
 pub mod takeover;
 pub mod view;
 pub mod world;

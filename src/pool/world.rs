@@ -61,6 +61,8 @@ pub struct Leader {
     pub events: Events,
     /// Of this process.
     pub metrics: Arc<super::metrics::Metrics>,
+    /// What the rollout remembers during one leadership: `Arc::default()` for each.
+    pub rollout: Arc<tokio::sync::Mutex<super::rollout::Memory>>,
 }
 
 /// Flags of `mcx controller` that decisions use.

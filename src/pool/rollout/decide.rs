@@ -58,6 +58,8 @@ pub struct Waiting {
     pub node: NodeName,
     /// What it waits for.
     pub why: Why,
+    /// Whether it is between two configs, and not stuck there.
+    pub moving: bool,
 }
 
 /// What keeps a whole pool from handing out.
@@ -417,7 +419,10 @@ impl<'a> Case<'a> {
         for node in &self.members {
             let why = self.look_at(node, &mut room, &mut plan);
             if let Some(why) = why {
-                plan.waiting.push(Waiting { node: node.name.clone(), why });
+                let stuck = self.is_updated(node) || node.state == Some(NodeState::Degraded);
+                let begun = node.state == Some(NodeState::Working) || (node.state.is_some() && !node.settled());
+                let moving = !stuck && (begun || matches!(why, Why::Progress(_)));
+                plan.waiting.push(Waiting { node: node.name.clone(), why, moving });
             }
         }
         for node in &self.strays {
@@ -566,3 +571,6 @@ fn with(pools: &Pools, pool: &MachineConfigPool) -> Pools {
     pools.insert(pool.name().into(), Arc::new(pool.clone()));
     pools
 }
+
+#[cfg(test)]
+mod tests;

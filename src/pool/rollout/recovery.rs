@@ -15,6 +15,9 @@ use std::time::Duration;
 /// A renewal that arrives this soon after `Done` may have been made before it: the two come by different watches.
 const LATE_ARRIVAL: Duration = Duration::from_secs(1);
 
+/// After this long it is worth looking again at a node that has yet to prove itself.
+pub const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
 /// What is known of the nodes that hold slots, by UID.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recovery {

@@ -3,7 +3,7 @@
 //! The order is what makes a frozen leader and a stale cache harmless, so it is here, where tests can put any other
 //! step between two of it. The executor does what a machine asks and tells it the answer; it decides nothing.
 //!
-//! A write is made under the resourceVersion of the *first* read of its object in the same run of a machine.
+//! A write is made under the resourceVersion with which the machine itself read the object last.
 
 use super::decide::{Case, Fresh, Give, Kind};
 use super::recovery::Recovery;
@@ -98,7 +98,16 @@ enum SlotState {
     Start,
     Pool,
     Nodes { pool: Arc<MachineConfigPool>, slots: Slots, free: Vec<SlotHolder>, read: Fresh, reading: NodeName },
-    Write { slots: Slots },
+    Write { written: SlotsWritten },
+}
+
+/// Slots that were written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SlotsWritten {
+    /// All of them.
+    pub slots: Slots,
+    /// Those that are new.
+    pub granted: Vec<SlotHolder>,
 }
 
 impl SlotRun {
@@ -107,8 +116,8 @@ impl SlotRun {
         Self { pool, state: SlotState::Start }
     }
 
-    /// The next request. The result is the slots that were written.
-    pub fn step(&mut self, context: &Context, answer: Option<Answer>) -> Next<Slots> {
+    /// The next request.
+    pub fn step(&mut self, context: &Context, answer: Option<Answer>) -> Next<SlotsWritten> {
         match (std::mem::replace(&mut self.state, SlotState::Start), answer) {
             (SlotState::Start, None) => {
                 self.state = SlotState::Pool;
@@ -126,7 +135,7 @@ impl SlotRun {
                 read.insert(reading, node);
                 self.read_on(context, pool, slots, free, read)
             }
-            (SlotState::Write { slots }, Some(Answer::Wrote(true))) => Next::End(Some(slots)),
+            (SlotState::Write { written }, Some(Answer::Wrote(true))) => Next::End(Some(written)),
             _ => Next::End(None),
         }
     }
@@ -139,7 +148,7 @@ impl SlotRun {
         slots: Slots,
         free: Vec<SlotHolder>,
         read: Fresh,
-    ) -> Next<Slots> {
+    ) -> Next<SlotsWritten> {
         if let Some(next) = free.iter().find(|h| !read.contains_key(&h.name)) {
             let reading = next.name.clone();
             self.state = SlotState::Nodes { pool, slots, free, read, reading: reading.clone() };
@@ -153,12 +162,12 @@ impl SlotRun {
             };
             kept.nodes.retain(|h| !goes(h));
         }
-        let mut grant = context.case(&pool, &kept, &read).plan().grant;
-        kept.nodes.append(&mut grant);
+        let granted = context.case(&pool, &kept, &read).plan().grant;
+        kept.nodes.extend(granted.iter().cloned());
         if kept == slots {
             return Next::End(None);
         }
-        self.state = SlotState::Write { slots: kept.clone() };
+        self.state = SlotState::Write { written: SlotsWritten { slots: kept.clone(), granted } };
         Next::Ask(Ask::WriteSlots(kept))
     }
 }
@@ -271,7 +280,7 @@ enum TakeOverState {
     WriteComplete(PoolName),
 }
 
-/// What a new leader reads as a whole, uncached: before [`TakeOver`] begins, and again when it says [`Listed`].
+/// What a new leader reads as a whole, uncached, before [`TakeOver`] begins, and again when it asks for it.
 #[derive(Debug, Clone, Default)]
 pub struct Lists {
     /// All pools.
