@@ -212,6 +212,7 @@ impl Controller {
                 settings: Arc::clone(&self.settings),
                 events: self.events.clone(),
                 metrics: Arc::clone(&self.metrics),
+                rollout: Arc::default(),
             };
             let end = self.lead_while_held(&leader, election, &mut held, stop).await;
             self.metrics.leads(false);
@@ -294,8 +295,10 @@ impl Controller {
         self.renderer.begin_term();
         let mut backoff = Backoff::new(BUSY, IDLE);
         let mut taken_over = false;
+        // Dropped with this leadership, and all that it has under way with it.
+        let drainer = drain::Drainer::new();
         loop {
-            let round = self.round(leader, &mut taken_over, stop).await;
+            let round = self.round(leader, &drainer, &mut taken_over, stop).await;
             if stop.is_cancelled() {
                 return End::Stop;
             }
@@ -326,6 +329,7 @@ impl Controller {
     async fn round(
         &mut self,
         leader: &Leader,
+        drainer: &drain::Drainer,
         taken_over: &mut bool,
         stop: &CancellationToken,
     ) -> Result<Round, Error> {
@@ -343,11 +347,11 @@ impl Controller {
             *taken_over = true;
             tracing::info!(epoch = %leader.epoch, "took over all pools");
         }
-        errors.take(rollout::sync(leader, &world).await)?;
+        errors.take(rollout::sync(leader, &world).await.map(drop))?;
         if stop.is_cancelled() {
             return Ok(Round::default());
         }
-        errors.take(drain::sync(leader, &world).await)?;
+        errors.take(drainer.sync(leader, &world))?;
         let hand_over = should_hand_over(&world, &self.me, &objects.pods);
         errors.first.map_or(Ok(Round { hand_over, busy: is_busy(&world) }), Err)
     }
