@@ -40,9 +40,9 @@ pub mod metrics;
 pub mod policy;
 pub mod rendering;
 pub mod rollout;
-pub mod shipped;
 #[cfg(test)]
 pub(crate) mod scene;
+pub mod shipped;
 pub mod status;
 pub mod takeover;
 pub mod view;
