@@ -6,6 +6,8 @@
 use crate::api::machine_configuration::{
     DefaultActions, FilePolicy, KeyPolicy, NodeDisruptionPolicy, NodeDisruptionPolicyStatus, PolicyAction, UnitPolicy,
 };
+use crate::render::path::{is_clean, is_within};
+use crate::render::validate::unit_name_problem;
 use crate::api::{CLUSTER, MachineConfiguration, shipped};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -14,25 +16,6 @@ use std::collections::BTreeSet;
 pub const ENTRIES: usize = 50;
 /// Most actions of an entry: as the published CRD.
 pub const ACTIONS: usize = 10;
-/// Longest name of a unit, in bytes: as systemd and the published CRD.
-pub const UNIT_NAME: usize = 255;
-
-/// What a unit's name may end in.
-pub const UNIT_SUFFIXES: [&str; 12] = [
-    "service",
-    "socket",
-    "device",
-    "mount",
-    "automount",
-    "swap",
-    "target",
-    "path",
-    "timer",
-    "snapshot",
-    "slice",
-    "scope",
-];
-
 /// The policy in effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectivePolicy {
@@ -124,21 +107,12 @@ impl EffectivePolicy {
 
     /// The entry that a file takes: the longest path that equals it or is one of its parent directories.
     pub fn file_entry(&self, path: &str) -> Option<&FilePolicy> {
-        self.files.iter().filter(|e| covers(&e.path, path)).max_by_key(|e| e.path.len())
+        self.files.iter().filter(|e| is_within(path, &e.path)).max_by_key(|e| e.path.len())
     }
 
     /// The entry that a unit takes: the one of its exact name.
     pub fn unit_entry(&self, name: &str) -> Option<&UnitPolicy> {
         self.units.iter().find(|e| e.name == name)
-    }
-}
-
-/// Whether `entry` is `path` or one of its parent directories; `/etc/foo` is no parent of `/etc/foobar`.
-fn covers(entry: &str, path: &str) -> bool {
-    match path.strip_prefix(entry) {
-        Some("") => true,
-        Some(rest) => entry == "/" || rest.starts_with('/'),
-        None => false,
     }
 }
 
@@ -241,25 +215,6 @@ fn path_problem(path: &str) -> Option<String> {
     let clean = path == "/" || path[1..].split('/').all(|part| !matches!(part, "" | "." | ".."));
     (!clean)
         .then(|| format!("`{path}` is not clean and matches nothing; write it without //, ., .. and a / at its end"))
-}
-
-/// What is wrong with a unit's name, as systemd reads names.
-pub fn unit_name_problem(name: &str) -> Option<String> {
-    let shown = one_line(name);
-    if name.len() > UNIT_NAME {
-        return Some(format!("a unit name has at most {UNIT_NAME} bytes, this one {}", name.len()));
-    }
-    let Some((stem, suffix)) = name.rsplit_once('.') else {
-        return Some(format!("`{shown}` has no suffix; write `{shown}.service` or what kind of unit it is"));
-    };
-    if !UNIT_SUFFIXES.contains(&suffix) {
-        return Some(format!("`{shown}` does not end in a kind of unit; one of .{}", UNIT_SUFFIXES.join(", .")));
-    }
-    if stem.is_empty() || stem.starts_with('@') {
-        return Some(format!("`{shown}` has no name before its suffix"));
-    }
-    let odd = stem.chars().find(|c| !c.is_ascii_alphanumeric() && !":-_.\\@".contains(*c));
-    odd.map(|c| format!("`{shown}` holds {c:?}; unit names are of letters, digits and :-_.\\@"))
 }
 
 /// A name as it may stand in a one-line message.
