@@ -217,13 +217,7 @@ impl<'a> Merged<'a> {
         found
     }
 
-    fn hidden<T>(
-        &self,
-        item: &str,
-        field: &Field<T>,
-        mut same: impl FnMut(&T, &T) -> bool,
-        found: &mut Vec<Shadowed>,
-    ) {
+    fn hidden<T>(&self, item: &str, field: &Field<T>, mut same: impl FnMut(&T, &T) -> bool, found: &mut Vec<Shadowed>) {
         let Some((value, winner)) = &field.now else { return };
         for (_, loser) in field.hidden.iter().filter(|(hidden, _)| !same(hidden, value)) {
             found.push(Shadowed {
@@ -251,10 +245,15 @@ impl<'a> Merged<'a> {
             (texts.map(|t| t.len() as u64).sum::<u64>() + name.len() as u64, format!("unit {name}"), place)
         });
         let keys = items.keys.iter().map(|keys| {
-            (keys.iter().map(|k| k.len() as u64).sum(), format!("keys of {SSH_USER}"), self.keys.values().next().copied())
+            (
+                keys.iter().map(|k| k.len() as u64).sum(),
+                format!("keys of {SSH_USER}"),
+                self.keys.values().next().copied(),
+            )
         });
         let all = files.chain(units).chain(keys);
-        all.map(|(size, item, place)| (size, item, place.map_or(String::new(), |p| self.source_name(p.source)))).collect()
+        all.map(|(size, item, place)| (size, item, place.map_or(String::new(), |p| self.source_name(p.source))))
+            .collect()
     }
 }
 

@@ -45,10 +45,16 @@ static FILE: Shape = Object(&[
             ("source", Text),
             ("compression", Text),
             ("verification", Object(&[("hash", Text)])),
-            ("httpHeaders", Unsupported(&rule::UNSUPPORTED, "nothing is fetched; put the content into source as a data: URL")),
+            (
+                "httpHeaders",
+                Unsupported(&rule::UNSUPPORTED, "nothing is fetched; put the content into source as a data: URL"),
+            ),
         ]),
     ),
-    ("append", Unsupported(&rule::UNSUPPORTED, "write the whole file in contents, or a file of its own into a .d directory")),
+    (
+        "append",
+        Unsupported(&rule::UNSUPPORTED, "write the whole file in contents, or a file of its own into a .d directory"),
+    ),
 ]);
 
 static UNIT: Shape = Object(&[
@@ -84,9 +90,15 @@ pub(super) static CONFIG: Shape = Object(&[
         "ignition",
         Object(&[
             ("version", Text),
-            ("config", Unsupported(&rule::UNSUPPORTED, "nothing is fetched; write what it would merge as a source of its own")),
+            (
+                "config",
+                Unsupported(&rule::UNSUPPORTED, "nothing is fetched; write what it would merge as a source of its own"),
+            ),
             ("proxy", Unsupported(&rule::UNSUPPORTED, "nothing is fetched, so there is no proxy to use; remove it")),
-            ("security", Unsupported(&rule::UNSUPPORTED, "nothing is fetched, so there is no authority to trust; remove it")),
+            (
+                "security",
+                Unsupported(&rule::UNSUPPORTED, "nothing is fetched, so there is no authority to trust; remove it"),
+            ),
             ("timeouts", Unsupported(&rule::UNSUPPORTED, "nothing is fetched, so nothing times out; remove it")),
         ]),
     ),
@@ -94,7 +106,10 @@ pub(super) static CONFIG: Shape = Object(&[
     (
         "passwd",
         Object(&[
-            ("groups", Unsupported(&rule::UNSUPPORTED, "mcx creates no groups; make them when the machine is installed")),
+            (
+                "groups",
+                Unsupported(&rule::UNSUPPORTED, "mcx creates no groups; make them when the machine is installed"),
+            ),
             ("users", List(&USER)),
         ]),
     ),
@@ -159,7 +174,8 @@ pub(super) static METADATA: Shape = Object(&[("name", Text), ("labels", Texts), 
 /// Walks `value`, which stands at `at` of `object`, by `shape`. True when every type is right.
 pub(super) fn walk(value: &Value, shape: &Shape, object: &str, at: &str, found: &mut Vec<Finding>) -> bool {
     let wrong = |expected: &str, found: &mut Vec<Finding>| {
-        let mut finding = rule::FIELD_TYPE.finding(object, at, format!("found {}, expected {expected}", kind_of(value)));
+        let mut finding =
+            rule::FIELD_TYPE.finding(object, at, format!("found {}, expected {expected}", kind_of(value)));
         finding.help = type_help(value, shape, at);
         found.push(finding);
         false
@@ -168,9 +184,9 @@ pub(super) fn walk(value: &Value, shape: &Shape, object: &str, at: &str, found: 
         (_, Value::Null) | (Any, _) | (Text, Value::String(_)) | (Flag, Value::Bool(_)) => true,
         (IntOrText, Value::String(_)) => true,
         (Integer | IntOrText, Value::Number(n)) if n.is_i64() || n.is_u64() => true,
-        (Texts, Value::Object(fields)) => fields.iter().fold(true, |fine, (name, value)| {
-            walk(value, &Text, object, &path::key(at, name), found) && fine
-        }),
+        (Texts, Value::Object(fields)) => fields
+            .iter()
+            .fold(true, |fine, (name, value)| walk(value, &Text, object, &path::key(at, name), found) && fine),
         (List(element), Value::Array(list)) => list.iter().enumerate().fold(true, |fine, (i, value)| {
             let at = path::index(at, i);
             if value.is_null() {

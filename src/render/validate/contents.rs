@@ -15,7 +15,7 @@ const KEY_SEARCH: usize = 1 << 20;
 #[derive(Default)]
 pub(in crate::render) struct Decoder {
     /// By place and length of the encoded text, which outlives this: cheaper than by the text itself.
-    seen: BTreeMap<(usize, usize, bool), Result<Decoded, Error>>,
+    seen: BTreeMap<(Option<usize>, usize, bool), Result<Decoded, Error>>,
 }
 
 /// What is known of decoded contents.
@@ -30,7 +30,8 @@ impl Decoder {
     pub(in crate::render) fn decode(&mut self, contents: Contents) -> &Result<Decoded, Error> {
         let text = contents.source.unwrap_or_default();
         let gzip = contents.compression == Some("gzip");
-        self.seen.entry((text.as_ptr().addr(), text.len(), gzip)).or_insert_with(|| {
+        let place = contents.source.map(|text| text.as_ptr().addr());
+        self.seen.entry((place, text.len(), gzip)).or_insert_with(|| {
             let compression = contents.compression.filter(|c| !c.is_empty());
             // Without a source there is nothing to unpack, whatever `compression` says.
             let compression = compression.filter(|_| contents.source.is_some());
@@ -44,8 +45,8 @@ fn holds_private_key(bytes: &[u8]) -> bool {
     const MARK: &[u8] = b"PRIVATE KEY-----";
     let bytes = &bytes[..bytes.len().min(KEY_SEARCH)];
     let mut dashes = bytes.iter().enumerate().filter(|(_, b)| **b == b'-');
-    dashes.any(|(at, _)| bytes[..at + 1].len() >= 12 && bytes[at..].starts_with(b"-----") && {
-        bytes[..at + 5].ends_with(MARK)
+    dashes.any(|(at, _)| {
+        bytes[..at + 1].len() >= 12 && bytes[at..].starts_with(b"-----") && { bytes[..at + 5].ends_with(MARK) }
     })
 }
 

@@ -11,7 +11,7 @@ mod whole;
 
 pub(super) use contents::Decoder;
 pub use units::unit_name_problem;
-pub(super) use whole::{SSH_KEYS_FILE, whole};
+pub(super) use whole::whole;
 
 use super::finding::{Finding, Severity};
 use super::layer::Layer;
@@ -76,9 +76,7 @@ pub(super) fn source<'a>(
         found.push(rule::KERNEL_ARGUMENTS.finding(object, "spec.kernelArguments", "is not supported yet"));
     }
     match &config.spec.config {
-        Some(value) => {
-            self::config(value, decoder, &mut Report { object, at: "spec.config", found })
-        }
+        Some(value) => self::config(value, decoder, &mut Report { object, at: "spec.config", found }),
         None => Layer::default(),
     }
 }
@@ -196,11 +194,7 @@ fn drop_nulls(value: &mut Value) {
 }
 
 /// Where each key was first; a later one of the same name is a finding.
-pub(super) fn duplicates<'a>(
-    names: impl Iterator<Item = (String, &'a str)>,
-    what: &str,
-    report: &mut Report,
-) {
+pub(super) fn duplicates<'a>(names: impl Iterator<Item = (String, &'a str)>, what: &str, report: &mut Report) {
     let mut first: BTreeMap<&str, String> = BTreeMap::new();
     for (field, name) in names {
         match first.get(name) {

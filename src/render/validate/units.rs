@@ -9,7 +9,18 @@ const UNIT_NAME_MAX: usize = 255;
 
 /// What a unit's name may end in.
 const SUFFIXES: [&str; 12] = [
-    "service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer", "snapshot", "slice", "scope",
+    "service",
+    "socket",
+    "device",
+    "mount",
+    "automount",
+    "swap",
+    "target",
+    "path",
+    "timer",
+    "snapshot",
+    "slice",
+    "scope",
 ];
 
 /// What is wrong with a unit's name, as systemd reads names.
@@ -19,7 +30,10 @@ pub fn unit_name_problem(name: &str) -> Option<String> {
         return Some(format!("a unit name has at most {UNIT_NAME_MAX} bytes, this one {}", name.len()));
     }
     let Some((stem, suffix)) = name.rsplit_once('.') else {
-        return Some(format!("{shown} has no suffix; write `{}.service` or what kind of unit it is", name.escape_debug()));
+        return Some(format!(
+            "{shown} has no suffix; write `{}.service` or what kind of unit it is",
+            name.escape_debug()
+        ));
     };
     if !SUFFIXES.contains(&suffix) {
         return Some(format!("{shown} does not end in a kind of unit; one of .{}", SUFFIXES.join(", .")));

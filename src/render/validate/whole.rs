@@ -10,7 +10,7 @@ use crate::render::rule::{self, Rule};
 use std::collections::BTreeMap;
 
 /// Where the keys of `boot` go. The node takes the home from its own passwd file; this is where the guide has it.
-pub(in crate::render) const SSH_KEYS_FILE: &str = "/home/boot/.ssh/authorized_keys";
+const SSH_KEYS_FILE: &str = "/home/boot/.ssh/authorized_keys";
 
 /// Where unit files go.
 const UNITS: &str = "/etc/systemd/system";
@@ -30,14 +30,17 @@ enum Kind {
     Keys,
 }
 
-/// Checks a merged config. What is odd but allowed is only said of the final one, so that it is said once.
+/// Checks a merged config. Contents were checked with their source; the final config is looked at once more, since a later
+/// source's `compression` may have come over an earlier one's. What is odd but allowed is only said of the final one.
 pub(in crate::render) fn whole(merged: &Merged, last: bool, decoder: &mut Decoder, found: &mut Vec<Finding>) {
     paths(merged, found);
     owners(merged, found);
     for (name, unit) in &merged.units {
         self::unit(name, unit, merged, found);
     }
-    contents(merged, last, decoder, found);
+    if last {
+        contents(merged, decoder, found);
+    }
 }
 
 /// Puts a finding where the item was written.
@@ -103,8 +106,7 @@ fn paths(merged: &Merged, found: &mut Vec<Finding>) {
 
 fn owners(merged: &Merged, found: &mut Vec<Finding>) {
     for (path, file) in &merged.files {
-        for (what, id, name) in
-            [("user", &file.user_id, &file.user_name), ("group", &file.group_id, &file.group_name)]
+        for (what, id, name) in [("user", &file.user_id, &file.user_name), ("group", &file.group_id, &file.group_name)]
         {
             let (Some((_, a)), Some((name, b))) = (id.now, name.now) else { continue };
             if name.is_empty() {
@@ -148,7 +150,7 @@ fn has_default_instance(body: &str) -> bool {
     })
 }
 
-fn contents(merged: &Merged, last: bool, decoder: &mut Decoder, found: &mut Vec<Finding>) {
+fn contents(merged: &Merged, decoder: &mut Decoder, found: &mut Vec<Finding>) {
     let mut total: u64 = 0;
     for (path, file) in &merged.files {
         let place = file.contents.now.map_or(file.last, |(_, place)| place);
@@ -156,9 +158,7 @@ fn contents(merged: &Merged, last: bool, decoder: &mut Decoder, found: &mut Vec<
         let field = format!("storage.files[{}]", place.index);
         let now: Contents = file.contents.value().unwrap_or_default();
         if now.source.is_none() {
-            if last {
-                add(merged, place, &field, &rule::FILE_EMPTY, format!("{} has no contents", quoted(path)), found);
-            }
+            add(merged, place, &field, &rule::FILE_EMPTY, format!("{} has no contents", quoted(path)), found);
             continue;
         }
         let size = match decoder.decode(now) {
@@ -171,7 +171,7 @@ fn contents(merged: &Merged, last: bool, decoder: &mut Decoder, found: &mut Vec<
                 let readable = file.mode.value().unwrap_or(0o644) & 0o004 != 0;
                 let secret = decoded.private_key && readable;
                 let size = decoded.content.size();
-                if last && secret {
+                if secret {
                     let message = format!("{} holds a private key and is readable by everybody", quoted(path));
                     let place = file.mode.now.map_or(place, |(_, place)| place);
                     let field = format!("storage.files[{}].mode", place.index);
