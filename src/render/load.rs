@@ -149,7 +149,8 @@ impl Loaded {
         let version = version.unwrap_or_default();
         let ours = version == GROUP || version.starts_with(&format!("{GROUP}/"));
         let is_list = kind == "List" && version == "v1" || kind.ends_with("List") && ours;
-        if let (true, Value::Array(items)) = (is_list && depth < LIST_DEPTH, value["items"].take()) {
+        let items = value.get_mut("items").filter(|_| is_list && depth < LIST_DEPTH).map(Value::take);
+        if let Some(Value::Array(items)) = items {
             for (i, item) in items.into_iter().enumerate() {
                 let origin = Origin { pointer: format!("{}/items/{i}", origin.pointer), ..origin.clone() };
                 self.value(item, origin, depth + 1);

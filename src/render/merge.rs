@@ -283,7 +283,6 @@ pub(super) fn single(config: &Value) -> (Items, Vec<String>) {
     let layer = validate::config(config, &mut decoder, &mut Report { object: "", at: "", found: &mut found });
     let mut merged = Merged::default();
     merged.lay(Source { object: String::new(), at: "" }, &layer);
-    validate::whole(&merged, false, &mut decoder, &mut found);
     let items = merged.items(&mut decoder);
     let errors = found.iter().filter(|f| f.severity == Severity::Error);
     (items, errors.map(|f| format!("{}: {}", f.path, f.message)).collect())

@@ -108,10 +108,6 @@ fn merged(pool: &MachineConfigPool, all: &[MachineConfig]) -> (Outcome, Vec<(u64
     for config in &sources {
         let object = format!("MachineConfig/{}", config.name());
         let layer = validate::source(config, &object, &mut decoder, found);
-        // On its own, absolutely: what is wrong in a source is not healed by another one.
-        let mut alone = Merged::default();
-        alone.lay(Source { object: object.clone(), at: "spec.config" }, &layer);
-        validate::whole(&alone, false, &mut decoder, found);
         all_of_them.lay(Source { object, at: "spec.config" }, &layer);
     }
     if found.iter().any(|f| f.severity == Severity::Error) {

@@ -62,6 +62,6 @@ fn key(key: &str, field: &str, report: &mut Report) {
             let help = "make sure that the node's sshd accepts it; ssh-ed25519 always is";
             report.help(&rule::KEY_FORM, field, "is of a type that sshd may not accept", help);
         }
-        Err(error) => report.add(&rule::KEY_FORM, field, error.to_string()),
+        Err(error) => report.help(&rule::KEY_FORM, field, error.to_string(), ""),
     }
 }
