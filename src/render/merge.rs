@@ -294,6 +294,3 @@ pub(super) fn specification(config: &Value, object: &str) -> Vec<Finding> {
     let at = |pointer: &str| path::from_pointer("spec.config", pointer);
     said.errors.into_iter().map(|e| rule::IGNITION.finding(object, at(&e.pointer), e.message)).collect()
 }
-
-#[cfg(test)]
-mod tests;

@@ -5,6 +5,7 @@ use crate::api::SSH_USER;
 use crate::render::ignition::ssh_key::{self, KeyKind};
 use crate::render::layer::UserLayer;
 use crate::render::rule;
+use std::collections::BTreeMap;
 
 pub(super) fn check(users: &[UserLayer], report: &mut Report) {
     for (i, user) in users.iter().enumerate() {
@@ -13,13 +14,14 @@ pub(super) fn check(users: &[UserLayer], report: &mut Report) {
         for (j, key) in user.keys.iter().enumerate() {
             self::key(key, &format!("{field}.sshAuthorizedKeys[{j}]"), report);
         }
-        let keys = user.keys.iter().enumerate();
         // Keys are public, but long: the place tells which one it is.
-        let repeated = keys.filter(|(j, key)| user.keys[..*j].contains(key));
-        for (j, key) in repeated {
-            let first = user.keys.iter().position(|k| k == key).unwrap_or_default();
-            let message = format!("is the same key as sshAuthorizedKeys[{first}]");
-            report.add(&rule::DUPLICATE_ITEM, &format!("{field}.sshAuthorizedKeys[{j}]"), message);
+        let mut seen = BTreeMap::new();
+        for (j, key) in user.keys.iter().enumerate() {
+            let first = *seen.entry(key).or_insert(j);
+            if first != j {
+                let message = format!("is the same key as sshAuthorizedKeys[{first}]");
+                report.add(&rule::DUPLICATE_ITEM, &format!("{field}.sshAuthorizedKeys[{j}]"), message);
+            }
         }
     }
     let names = users.iter().enumerate().filter(|(_, u)| u.called() == SSH_USER);

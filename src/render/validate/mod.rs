@@ -259,6 +259,3 @@ pub fn pool(pool: &MachineConfigPool) -> Vec<Finding> {
 pub(super) fn pool_object(pool: &MachineConfigPool) -> String {
     format!("MachineConfigPool/{}", pool.name())
 }
-
-#[cfg(test)]
-mod tests;
