@@ -573,9 +573,10 @@ proptest! {
             prop_assert!(!finding.to_string().contains('\n'), "{}", finding);
             prop_assert_eq!(path::from_pointer("", &path::to_pointer(&finding.path)), finding.path.clone());
         }
-        match outcome.rendered {
-            Some(rendered) => prop_assert_eq!(Items::from_config(&rendered.config).unwrap(), rendered.items),
-            None => prop_assert_eq!(outcome.findings[0].severity, Severity::Error),
+        if let Some(rendered) = outcome.rendered {
+            prop_assert_eq!(Items::from_config(&rendered.config).unwrap(), rendered.items);
+        } else {
+            prop_assert_eq!(outcome.findings[0].severity, Severity::Error);
         }
         let alone = Items::from_config(&a);
         prop_assert_eq!(alone.is_ok(), render(&worker(), &[source("10-a", a)]).rendered.is_some());
