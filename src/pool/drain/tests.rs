@@ -409,6 +409,20 @@ async fn evictions_run_side_by_side_and_within_bounds_r087() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_long_round_ends_soon_after_an_uncordon_by_hand() {
+    let mut case = Case::new();
+    for n in 0..300 {
+        case.fake.add_pod("n1", &format!("p{n}"), BEFORE);
+    }
+    case.fake.with(|s| s.eviction_takes = Duration::from_millis(500));
+    case.fake.before("POST", |s| s.set_unschedulable("n1", false));
+    case.pass().await;
+    case.next_pass().await;
+    assert!(case.fake.count("POST") <= 60, "{} evictions of a node that is in service again", case.fake.count("POST"));
+    assert!(case.fake.node("n1").drain_status.unwrap().ended);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_eviction_that_is_never_answered_holds_no_other() {
     let mut case = Case::new();
     case.fake.add_pod("n1", "web", BEFORE);
