@@ -598,3 +598,23 @@ async fn a_change_of_the_node_is_looked_at_at_once() {
     tokio::time::sleep(Duration::from_millis(10)).await;
     assert!(fake.node("n1").drain_status.unwrap().ended, "an uncordon by hand waits for the next look");
 }
+
+#[tokio::test]
+async fn a_status_that_changes_all_the_time_is_written_once_a_second() {
+    let mut case = Case::new();
+    for n in 0..20 {
+        case.fake.add_pod("n1", &format!("p{n:02}"), BEFORE);
+    }
+    case.fake.with(|s| s.lingering = true);
+    case.pass().await;
+    // All of them are past their grace period; one goes every 100 ms.
+    case.now = "2026-01-01T00:02:00Z".parse().unwrap();
+    let before = case.fake.count("PATCH");
+    for n in 0..15 {
+        case.fake.with(|s| s.pods.remove(&format!("shop/p{n:02}")));
+        case.pass().await;
+        case.now += Duration::from_millis(100);
+    }
+    assert_eq!(case.fake.count("PATCH") - before, 2, "in 1.5 s");
+    assert_eq!(case.waiting().len(), 9, "the second one says how it stands after a second");
+}
