@@ -10,7 +10,7 @@ set -euo pipefail; . "$(dirname "$0")/env.sh"
 REPO=$(cd "$HERE/../.." && pwd)
 
 "$HERE/down.sh" >/dev/null || { echo "cluster.sh: something of an earlier run under $RIG cannot be removed: $HERE/down.sh --status" >&2; exit 1; }
-"$HERE/build.sh"
+"$HERE/build.sh"; claim
 [ -n "${MCX_IMAGE:-}" ] || { MCX_IMAGE=$("$HERE/image.sh"); el "image $MCX_IMAGE"; }
 "$HERE/up.sh" >"$RIG/up.out" 2>&1 || { cat "$RIG/up.out" >&2; exit 1; }; rm "$RIG/up.out"
 el "control plane (etcd, kube-apiserver, kube-controller-manager, kube-scheduler)"
