@@ -1,7 +1,7 @@
 //! The subcommands, one file each: flags in, library call, output out. They decide nothing.
 
-pub mod controller;
 pub mod completions;
+pub mod controller;
 pub mod crds;
 pub mod input;
 pub mod man;
