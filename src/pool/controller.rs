@@ -294,17 +294,19 @@ impl Controller {
     async fn lead(&mut self, leader: &Leader, stop: &CancellationToken) -> End {
         self.renderer.begin_term();
         let mut backoff = Backoff::new(BUSY, IDLE);
-        let mut term = Term { taken_over: false, drainer: drain::Drainer::new() };
+        let mut taken_over = false;
+        // Dropped with this leadership, and all that it has under way with it.
+        let drainer = drain::Drainer::new();
         loop {
-            let round = self.round(leader, &mut term, stop).await;
+            let round = self.round(leader, &drainer, &mut taken_over, stop).await;
             if stop.is_cancelled() {
                 return End::Stop;
             }
             let pause = match round {
                 Ok(Round { hand_over: true, .. }) => return End::HandOver,
-                Ok(Round { busy, again, .. }) => {
+                Ok(Round { again, .. }) => {
                     backoff.succeed();
-                    again.unwrap_or(IDLE).min(if busy { BUSY } else { IDLE })
+                    again
                 }
                 Err(error) if error.stops_leading() => return End::Deposed(one_line(&error)),
                 Err(error) => {
@@ -324,7 +326,19 @@ impl Controller {
     }
 
     /// Looks at everything once and does what is to do. All steps are tried; the first error is returned.
-    async fn round(&mut self, leader: &Leader, term: &mut Term, stop: &CancellationToken) -> Result<Round, Error> {
+    async fn round(
+        &mut self,
+        leader: &Leader,
+        drainer: &drain::Drainer,
+        taken_over: &mut bool,
+        stop: &CancellationToken,
+    ) -> Result<Round, Error> {
+        if !*taken_over {
+            // Nothing is written before the old leader's pending writes are sure to fail.
+            takeover::take_over(leader).await?;
+            *taken_over = true;
+            tracing::info!(epoch = %leader.epoch, "took over all pools");
+        }
         let Seen { mut world, objects, .. } = self.look();
         let mut errors = Errors::default();
         errors.take(shipped::sync(leader, &world, &objects).await)?;
@@ -333,21 +347,15 @@ impl Controller {
         if stop.is_cancelled() {
             return Ok(Round::default());
         }
-        if !term.taken_over {
-            // Nothing is handed out and no drain is served before the old leader's pending writes are sure to fail.
-            takeover::take_over(leader).await?;
-            term.taken_over = true;
-            tracing::info!(epoch = %leader.epoch, "took over all pools");
-        }
-        let mut again = None;
-        errors.take(rollout::sync(leader, &world).await.map(|wait| again = wait))?;
+        let again = errors.take(rollout::sync(leader, &world).await)?.flatten();
         if stop.is_cancelled() {
             return Ok(Round::default());
         }
-        errors.take(term.drainer.sync(leader, &world))?;
+        errors.take(drainer.sync(leader, &world))?;
         let hand_over = should_hand_over(&world, &self.me, &objects.pods);
-        let busy = is_busy(&world) || term.drainer.is_busy();
-        errors.first.map_or(Ok(Round { hand_over, busy, again }), Err)
+        let busy = drainer.is_busy() || is_busy(&world);
+        let again = again.unwrap_or(IDLE).min(if busy { BUSY } else { IDLE });
+        errors.first.map_or(Ok(Round { hand_over, again }), Err)
     }
 }
 
@@ -355,15 +363,8 @@ impl Controller {
 #[derive(Debug, Default, Clone, Copy)]
 struct Round {
     hand_over: bool,
-    busy: bool,
-    /// When a step wants to be called again though nothing changes.
-    again: Option<Duration>,
-}
-
-/// What lasts as long as one leadership.
-struct Term {
-    taken_over: bool,
-    drainer: drain::Drainer,
+    /// When the next one is due though nothing changes.
+    again: Duration,
 }
 
 /// Errors of the steps of a round. One that stops the leadership ends the round, any other lets the next steps run.
@@ -373,9 +374,9 @@ struct Errors {
 }
 
 impl Errors {
-    fn take(&mut self, result: Result<(), Error>) -> Result<(), Error> {
+    fn take<T>(&mut self, result: Result<T, Error>) -> Result<Option<T>, Error> {
         match result {
-            Ok(()) => Ok(()),
+            Ok(done) => Ok(Some(done)),
             Err(error) if error.stops_leading() => Err(error),
             Err(error) => {
                 if self.first.is_some() {
@@ -383,7 +384,7 @@ impl Errors {
                 } else {
                     self.first = Some(error);
                 }
-                Ok(())
+                Ok(None)
             }
         }
     }
