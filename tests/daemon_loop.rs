@@ -89,27 +89,26 @@ fn reboot_policy() -> Value {
 }
 
 /// A node that has joined and is Done without a config.
-async fn joined() -> Option<(Node, NodeApi, Running)> {
-    let node = Node::lasting()?;
+async fn joined(node: &Node) -> (NodeApi, Running) {
     let api = NodeApi::new();
     api.config("rendered-w-1", hello("one\n"));
     api.config("rendered-w-2", hello("two\n"));
-    let running = start(&node, &api);
+    let running = start(node, &api);
     until(&api, "Done", done_at(&api, "")).await;
-    Some((node, api, running))
+    (api, running)
 }
 
 /// Runs a test on the kind of runtime that the daemon has.
-fn run(test: impl Future<Output = Option<()>>) {
+fn run(test: impl AsyncFnOnce(&Node)) {
+    let Some(node) = Node::lasting() else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // None: skipped, and the reason was printed.
-    let _ = runtime.block_on(test);
+    runtime.block_on(test(&node));
 }
 
 #[test]
 fn an_update_without_actions_neither_cordons_nor_drains_and_withdrawing_gives_back() {
-    run(async {
-        let (node, api, running) = joined().await?;
+    run(async |node| {
+        let (api, running) = joined(node).await;
         api.annotate("desiredConfig", "rendered-w-1");
         let start = Instant::now();
         until(&api, "the file", done_at(&api, "rendered-w-1")).await;
@@ -124,14 +123,13 @@ fn an_update_without_actions_neither_cordons_nor_drains_and_withdrawing_gives_ba
         until(&api, "the withdrawal", done_at(&api, "rendered-w-0")).await;
         assert!(!node.at("/etc/hello.conf").exists());
         running.stop().await;
-        Some(())
     });
 }
 
 #[test]
 fn drift_is_told_within_a_second_and_healed_by_hand_without_anything_else() {
-    run(async {
-        let (node, api, running) = joined().await?;
+    run(async |node| {
+        let (api, running) = joined(node).await;
         api.annotate("desiredConfig", "rendered-w-1");
         until(&api, "the file", done_at(&api, "rendered-w-1")).await;
         node.write("/etc/hello.conf", "by hand\n", 0o644);
@@ -152,7 +150,6 @@ fn drift_is_told_within_a_second_and_healed_by_hand_without_anything_else() {
         let events = api.state().events.clone();
         assert!(events.iter().any(|e| e == "ConfigDriftDetected") && events.iter().any(|e| e == "ConfigDriftHealed"));
         running.stop().await;
-        Some(())
     });
 }
 
@@ -170,11 +167,11 @@ async fn boot(node: &Node, api: &NodeApi, running: Running, boot_id: &str) -> Ru
 
 #[test]
 fn a_reboot_is_drained_proven_verified_uncordoned_and_only_then_done() {
-    run(async {
-        let (node, api, running) = joined().await?;
+    run(async |node| {
+        let (api, running) = joined(node).await;
         api.state().policy = Some(reboot_policy());
         api.annotate("desiredConfig", "rendered-w-1");
-        let running = boot(&node, &api, running, "boot-2").await;
+        let running = boot(node, &api, running, "boot-2").await;
         until(&api, "Done", done_at(&api, "rendered-w-1")).await;
         assert!(!api.is_cordoned());
         assert_eq!(api.annotation("desiredDrain"), "uncordon-rendered-w-1-2");
@@ -182,31 +179,29 @@ fn a_reboot_is_drained_proven_verified_uncordoned_and_only_then_done() {
         let expected = ["Done", "Claimed", "Draining", "Applying", "Rebooting", "Verifying", "Uncordoning", "Done"];
         assert_eq!(story, expected, "seven writes for a whole update");
         running.stop().await;
-        Some(())
     });
 }
 
 #[test]
 fn without_a_changed_boot_id_a_restarted_daemon_never_says_done() {
-    run(async {
-        let (node, api, running) = joined().await?;
+    run(async |node| {
+        let (api, running) = joined(node).await;
         api.state().policy = Some(reboot_policy());
         api.annotate("desiredConfig", "rendered-w-1");
         let boot_id = node.read("/proc/sys/kernel/random/boot_id");
-        let running = boot(&node, &api, running, &boot_id).await;
+        let running = boot(node, &api, running, &boot_id).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(api.annotation("state"), "Working");
         assert_eq!(api.annotation("currentConfig"), "");
         assert!(api.is_cordoned());
         running.stop().await;
-        Some(())
     });
 }
 
 #[test]
 fn the_force_file_reapplies_what_drifted_with_a_reboot_and_goes() {
-    run(async {
-        let (node, api, running) = joined().await?;
+    run(async |node| {
+        let (api, running) = joined(node).await;
         api.annotate("desiredConfig", "rendered-w-1");
         until(&api, "the file", done_at(&api, "rendered-w-1")).await;
         node.write("/etc/hello.conf", "by hand\n", 0o600);
@@ -215,18 +210,17 @@ fn the_force_file_reapplies_what_drifted_with_a_reboot_and_goes() {
         until(&api, "the reboot", || api.annotation("phase").starts_with("Rebooting")).await;
         assert_eq!(node.read("/etc/hello.conf"), "one\n");
         assert!(!node.at(FORCE).exists(), "removed before the reboot");
-        let running = boot(&node, &api, running, "boot-2").await;
+        let running = boot(node, &api, running, "boot-2").await;
         until(&api, "Done", done_at(&api, "rendered-w-1")).await;
         assert!(!api.is_cordoned());
         running.stop().await;
-        Some(())
     });
 }
 
 #[test]
 fn with_the_api_away_nothing_is_begun_and_a_waiting_node_catches_up() {
-    run(async {
-        let (node, api, running) = joined().await?;
+    run(async |node| {
+        let (api, running) = joined(node).await;
         api.state().cut = true;
         api.annotate("desiredConfig", "rendered-w-1");
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -234,14 +228,13 @@ fn with_the_api_away_nothing_is_begun_and_a_waiting_node_catches_up() {
         api.state().cut = false;
         until(&api, "the file", done_at(&api, "rendered-w-1")).await;
         running.stop().await;
-        Some(())
     });
 }
 
 #[test]
 fn an_obstacle_is_told_and_the_update_goes_on_by_itself_once_it_is_gone() {
-    run(async {
-        let (node, api, running) = joined().await?;
+    run(async |node| {
+        let (api, running) = joined(node).await;
         std::fs::create_dir_all(node.at("/etc/hello.conf/full")).unwrap();
         api.annotate("desiredConfig", "rendered-w-1");
         until(&api, "the obstacle", || api.annotation("state") == "Degraded").await;
@@ -252,47 +245,44 @@ fn an_obstacle_is_told_and_the_update_goes_on_by_itself_once_it_is_gone() {
         until(&api, "the file", done_at(&api, "rendered-w-1")).await;
         assert_eq!(api.annotation("reason"), "");
         running.stop().await;
-        Some(())
     });
 }
 
 #[test]
 fn killed_at_any_moment_the_update_ends_right() {
-    run(async {
-        let (node, api, mut running) = joined().await?;
+    run(async |node| {
+        let (api, mut running) = joined(node).await;
         for round in 0..40_u64 {
             let target = if round % 2 == 0 { "rendered-w-1" } else { "rendered-w-2" };
             api.annotate("desiredConfig", target);
             tokio::time::sleep(Duration::from_millis(round * 3 % 70)).await;
             running.kill().await;
-            running = start(&node, &api);
+            running = start(node, &api);
             until(&api, target, done_at(&api, target)).await;
             let expected = if round % 2 == 0 { "one\n" } else { "two\n" };
             assert_eq!(node.read("/etc/hello.conf"), expected, "round {round}");
         }
         running.stop().await;
-        Some(())
     });
 }
 
 #[test]
 fn a_node_that_was_registered_again_says_what_it_has() {
-    run(async {
-        let (_node, api, running) = joined().await?;
+    run(async |node| {
+        let (api, running) = joined(node).await;
         api.annotate("desiredConfig", "rendered-w-1");
         until(&api, "the file", done_at(&api, "rendered-w-1")).await;
         api.register();
         until(&api, "the new Node", done_at(&api, "rendered-w-1")).await;
         assert_eq!(api.annotation("desiredConfig"), "");
         running.stop().await;
-        Some(())
     });
 }
 
 #[test]
 fn a_missing_policy_generation_is_waited_for() {
-    run(async {
-        let (node, api, running) = joined().await?;
+    run(async |node| {
+        let (api, running) = joined(node).await;
         let mut policy = reboot_policy();
         policy["metadata"]["generation"] = json!(3);
         api.state().policy = Some(policy.clone());
@@ -302,27 +292,25 @@ fn a_missing_policy_generation_is_waited_for() {
         assert!(!node.at("/etc/hello.conf").exists(), "R-164: acted on the policy of before");
         policy["status"]["observedGeneration"] = json!(3);
         api.state().policy = Some(policy);
-        let running = boot(&node, &api, running, "boot-2").await;
+        let running = boot(node, &api, running, "boot-2").await;
         until(&api, "Done", done_at(&api, "rendered-w-1")).await;
         running.stop().await;
-        Some(())
     });
 }
 
 #[test]
 fn a_damaged_state_is_told_and_nothing_is_touched() {
-    run(async {
-        let (node, api, running) = joined().await?;
+    run(async |node| {
+        let (api, running) = joined(node).await;
         api.annotate("desiredConfig", "rendered-w-1");
         until(&api, "the file", done_at(&api, "rendered-w-1")).await;
         running.stop().await;
         node.write("/var/lib/mcx/current.json", "{\"half", 0o600);
-        let running = start(&node, &api);
+        let running = start(node, &api);
         api.annotate("desiredConfig", "rendered-w-2");
         until(&api, "Degraded", || api.annotation("state") == "Degraded").await;
         assert!(api.annotation("reason").contains("/var/lib/mcx/current.json"), "{}", api.annotation("reason"));
         assert_eq!(node.read("/etc/hello.conf"), "one\n");
         running.stop().await;
-        Some(())
     });
 }

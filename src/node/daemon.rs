@@ -114,6 +114,15 @@ fn at(work: Work) -> impl FnOnce(host::Error) -> Trouble {
 /// What the watch has seen: nothing yet, or a Node or its absence.
 type Seen = Option<Option<OwnNode>>;
 
+/// A task that ends with whoever started it.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 struct Daemon {
     disk: Arc<Disk>,
     cluster: Cluster,
@@ -131,7 +140,7 @@ struct Daemon {
     /// Patches in a row that met a changed Node.
     stale: u32,
     swept: Moment,
-    watching: Option<(Arc<Items>, JoinHandle<()>)>,
+    watching: Option<(Arc<Items>, Task)>,
     events: (mpsc::Sender<()>, mpsc::Receiver<()>),
     /// The wait that was logged last.
     said: Option<Waiting>,
@@ -148,13 +157,13 @@ pub async fn run(
 ) -> Result<(), Error> {
     let (send, seen) = watch::channel::<Seen>(None);
     let mut nodes = Box::pin(cluster.watch());
-    let watching = tokio::spawn(async move {
+    let _watching = Task(tokio::spawn(async move {
         while let Some(node) = nodes.next().await {
             if send.send(Some(node)).is_err() {
                 return;
             }
         }
-    });
+    }));
     let mut daemon = Daemon {
         disk: Arc::new(disk),
         cluster,
@@ -173,10 +182,6 @@ pub async fn run(
         said: None,
     };
     daemon.work(seen, stop).await;
-    watching.abort();
-    if let Some((_, task)) = daemon.watching.take() {
-        task.abort();
-    }
     Ok(())
 }
 
@@ -283,11 +288,8 @@ impl Daemon {
     fn watch_disk(&mut self) {
         let name = self.s.held.as_ref().and_then(|h| h.current.clone()).unwrap_or_default();
         let Ok(items) = self.items_of(&name) else { return };
-        if self.watching.as_ref().is_some_and(|(watched, task)| Arc::ptr_eq(watched, &items) && !task.is_finished()) {
+        if self.watching.as_ref().is_some_and(|(watched, task)| Arc::ptr_eq(watched, &items) && !task.0.is_finished()) {
             return;
-        }
-        if let Some((_, task)) = self.watching.take() {
-            task.abort();
         }
         let (disk, of, tell) = (Arc::clone(&self.disk), Arc::clone(&items), self.events.0.clone());
         let task = tokio::spawn(async move {
@@ -302,7 +304,7 @@ impl Daemon {
                 }
             }
         });
-        self.watching = Some((items, task));
+        self.watching = Some((items, Task(task)));
     }
 
     async fn wait(&mut self, seen: &mut watch::Receiver<Seen>, stop: &CancellationToken, until: Option<Moment>) {

@@ -60,7 +60,8 @@ impl NodeApi {
         let mut state = self.state();
         state.uids += 1;
         let uid = format!("uid-{}", state.uids);
-        state.node = Some(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "uid": uid}, "spec": {}}));
+        state.node =
+            Some(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "uid": uid}, "spec": {}}));
         drop(state);
         self.change(|_| {});
     }
@@ -158,15 +159,15 @@ impl NodeApi {
                 }
             }
         });
-        let lines = futures::stream::unfold(receive, |mut receive| async {
-            receive.recv().await.map(|line| (line, receive))
-        });
+        let lines =
+            futures::stream::unfold(receive, |mut receive| async { receive.recv().await.map(|line| (line, receive)) });
         Response::new(Body::from_stream(lines.boxed()))
     }
 
     fn reply(&self, method: &Method, path: &str, sent: Value) -> (u16, Value) {
         let status = |code: u16, message: &str| {
-            let text = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message});
+            let text =
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message});
             (code, text)
         };
         let mut state = self.state();
