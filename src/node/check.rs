@@ -83,7 +83,7 @@ impl Checker<'_> {
         let mut suspects = Layout { units: self.from.units.clone(), ..Layout::default() };
         for (path, managed) in &self.from.places {
             let is_new = match self.to.places.get(path) {
-                Some(next) => self.look(is_as_wanted(self.root, path, &next.want))?,
+                Some(next) => is_there(self.root, path, &next.want)?,
                 None => match originals.get(path)? {
                     Some(original) => original.stands(self.root).unwrap_or(false),
                     None => self.root.seen(path).is_ok_and(|seen| seen.kind == Kind::Absent),
@@ -107,15 +107,6 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A path that cannot even be looked at is not as wanted; why is said by the comparison.
-    #[expect(clippy::unused_self, reason = "reads as a question of the checker")]
-    fn look(&self, result: Result<bool, Error>) -> Result<bool, Error> {
-        match result {
-            Err(Error::File { source, .. }) if source.raw_os_error() == Some(Errno::ELOOP as i32) => Ok(false),
-            result => result,
-        }
-    }
-
     fn obstacle(&mut self, text: String) {
         self.found.obstacles.push(text);
     }
@@ -132,7 +123,7 @@ impl Checker<'_> {
         let written: Vec<_> = written.collect();
         let mut kept = 0;
         for (path, managed) in written {
-            if self.look(is_as_wanted(self.root, path, &managed.want))? || managed.want == Want::NoMask {
+            if is_there(self.root, path, &managed.want)? || managed.want == Want::NoMask {
                 continue;
             }
             let Some(dir) = self.path(path, &mounts)? else { continue };
@@ -163,7 +154,9 @@ impl Checker<'_> {
             }
             Err(error) => return Err(Error::file("open the directory of", path)(error)),
         };
-        if nearest != parent {
+        if nearest == parent {
+            self.target(path)?;
+        } else {
             // The next component on the way: absent, or no directory.
             let next = ancestors(path).into_iter().find(|dir| dir.len() > nearest.len()).unwrap_or(parent);
             let kind = self.root.seen(next).map_err(Error::file("look at", next))?.kind;
@@ -181,8 +174,6 @@ impl Checker<'_> {
                 self.obstacle(format!("{path} cannot be made: {next} is {what}; {so}"));
                 return Ok(None);
             }
-        } else {
-            self.target(path)?;
         }
         self.mount(path, &dir, nearest == parent, mounts)?;
         Ok(Some(dir))
@@ -359,5 +350,13 @@ impl Checker<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// A path that cannot even be looked at is not as wanted; why is said by whoever asks next.
+fn is_there(root: &Root, path: &str, want: &Want) -> Result<bool, Error> {
+    match is_as_wanted(root, path, want) {
+        Err(Error::File { source, .. }) if source.raw_os_error() == Some(Errno::ELOOP as i32) => Ok(false),
+        result => result,
     }
 }

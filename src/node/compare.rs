@@ -226,10 +226,7 @@ fn where_differs(root: &Root, path: &str, want: &Bytes) -> Result<String, Error>
     if std::str::from_utf8(&expected).is_err() || expected.contains(&0) {
         return Ok(String::new());
     }
-    let mut file = match root.file(path) {
-        Ok((file, _)) => file,
-        Err(_) => return Ok(String::new()),
-    };
+    let Ok((mut file, _)) = root.file(path) else { return Ok(String::new()) };
     let differs = first_difference(&expected, &mut file).map_err(Error::file("read", path))?;
     Ok(match differs {
         // It was put right between the two looks.

@@ -66,7 +66,7 @@ pub(super) struct Enablement {
     pub(super) links: BTreeMap<String, String>,
     /// Which units these are.
     pub(super) units: BTreeSet<String>,
-    /// The `.wants` and `.requires` folders that were there.
+    /// The `.wants` and `.requires` folders that were there for these links, or empty.
     pub(super) dirs: BTreeSet<String>,
 }
 

@@ -54,17 +54,19 @@ async fn word(host: &Host, unit: &str) -> Result<String, Error> {
     if let Some(word) = output.stdout.lines().next() {
         return Ok(word.trim().to_owned());
     }
-    // The exit status is 1 for disabled, masked and missing alike; "Bad message" is a unit file that is none.
-    for (said, word) in [
-        ("No such file or directory", "not-found"),
-        ("does not exist", "not-found"),
-        ("not found", "not-found"),
-        ("Bad message", "bad"),
-        ("Invalid argument", "bad"),
-        ("Is a directory", "bad"),
-    ] {
-        if output.stderr.contains(said) {
-            return Ok(word.to_owned());
+    // The exit status is 1 for disabled, masked and missing alike. That systemd looked, and what it found, is only said
+    // in words; anything else is a failure to look.
+    if output.stderr.contains("unit file state") {
+        for (said, word) in [
+            ("No such file or directory", "not-found"),
+            // No unit file at all, or a directory of that name.
+            ("Bad message", "bad"),
+            ("Invalid argument", "bad"),
+            ("Is a directory", "bad"),
+        ] {
+            if output.stderr.contains(said) {
+                return Ok(word.to_owned());
+            }
         }
     }
     output.ok(&["systemctl", "is-enabled", unit]).map(|_| String::new())
@@ -100,9 +102,9 @@ pub(super) async fn preset(host: &Host, unit: &str) -> Result<(), Error> {
 }
 
 async fn change(host: &Host, args: &[&str]) -> Result<(), Error> {
-    let argv: Vec<&str> = std::iter::once("systemctl").chain(args.iter().copied()).collect();
-    tracing::info!(command = argv.join(" "), "change of enablement");
-    host.systemctl(args, LIMIT).await?.ok(&argv).map(|_| ())
+    let command: Vec<&str> = std::iter::once("systemctl").chain(args.iter().copied()).collect();
+    tracing::info!(command = command.join(" "), "change of enablement");
+    host.systemctl(args, LIMIT).await?.ok(&command).map(|_| ())
 }
 
 /// A unit file as systemd finds it.
@@ -162,7 +164,16 @@ pub(super) fn with_siblings(root: &Root, unit: &str) -> Result<BTreeSet<String>,
 pub(super) fn look(root: &Root, unit: &str, also: BTreeSet<String>, word: String) -> Result<Enablement, Error> {
     let mut units = also;
     units.extend(with_siblings(root, unit)?);
-    let (links, dirs) = links(root, &units)?;
+    let (links, mut dirs) = links(root, &units)?;
+    // A folder that others' links hold may be ours by now: it goes with its last link, as `systemctl` does it.
+    let mut others = BTreeSet::new();
+    for dir in &dirs {
+        let holds_link = links.keys().any(|path| path.rsplit_once('/').is_some_and(|(parent, _)| parent == dir));
+        if !holds_link && !root.names(dir).map_err(Error::file("read", dir))?.is_empty() {
+            others.insert(dir.clone());
+        }
+    }
+    dirs.retain(|dir| !others.contains(dir));
     Ok(Enablement::new(unit, word, links, units, dirs))
 }
 

@@ -25,10 +25,10 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 pub(super) async fn run(argv: &[&str], shown: &[&str], limit: Duration) -> Result<Output, Error> {
     let command = shown.join(" ");
     let failed = |detail: String| Error::Command { command: command.clone(), detail };
-    let Some((program, args)) = argv.split_first() else { return Err(failed("no command".into())) };
+    let Some((program, rest)) = argv.split_first() else { return Err(failed("no command".into())) };
     tracing::debug!(%command, "run");
     let mut child = Command::new(program)
-        .args(args)
+        .args(rest)
         .env_clear()
         .env("PATH", PATH)
         .env("LANG", "C.UTF-8")
@@ -42,15 +42,13 @@ pub(super) async fn run(argv: &[&str], shown: &[&str], limit: Duration) -> Resul
     let mut group = Group::of(&child);
     let stdout = child.stdout.take().map(|pipe| Kept::read(pipe, STDOUT_LIMIT, false));
     let stderr = child.stderr.take().map(|pipe| Kept::read(pipe, STDERR_LIMIT, true));
-    let status = match tokio::time::timeout(limit, child.wait()).await {
-        Ok(status) => status.map_err(|error| failed(error.to_string()))?,
-        Err(_) => {
-            group.kill();
-            // A killed process ends at once, unless it hangs in the kernel: then it is left to its end.
-            let _ = tokio::time::timeout(AFTERGLOW, child.wait()).await;
-            return Err(failed(format!("no end within {} s, killed", limit.as_secs_f32())));
-        }
+    let Ok(status) = tokio::time::timeout(limit, child.wait()).await else {
+        group.kill();
+        // A killed process ends at once, unless it hangs in the kernel: then it is left to its end.
+        let _ = tokio::time::timeout(AFTERGLOW, child.wait()).await;
+        return Err(failed(format!("no end within {} s, killed", limit.as_secs_f32())));
     };
+    let status = status.map_err(|error| failed(error.to_string()))?;
     group.0 = None;
     let stdout = Kept::text(stdout).await;
     let stderr = Kept::text(stderr).await;
@@ -121,11 +119,11 @@ impl Kept {
 ///
 /// For a process of one thread that does nothing else: `mcx host-exec`. The daemon itself never changes its root.
 pub fn enter(root: &Path, argv: &[String]) -> std::io::Error {
-    let args: Result<Vec<CString>, _> = argv.iter().map(|arg| CString::new(arg.as_str())).collect();
-    let Ok(args) = args else { return std::io::Error::other("an argument holds a NUL") };
-    let Some(program) = args.first() else { return std::io::Error::other("no command") };
+    let words: Result<Vec<CString>, _> = argv.iter().map(|word| CString::new(word.as_str())).collect();
+    let Ok(words) = words else { return std::io::Error::other("an argument holds a NUL") };
+    let Some(program) = words.first() else { return std::io::Error::other("no command") };
     let entered = nix::unistd::chroot(root).and_then(|()| nix::unistd::chdir("/"));
-    match entered.and_then(|()| nix::unistd::execvp(program, &args)) {
+    match entered.and_then(|()| nix::unistd::execvp(program, &words)) {
         Ok(never) => match never {},
         Err(errno) => errno.into(),
     }

@@ -140,11 +140,11 @@ impl Host {
         let is_here = ["/usr/bin/systemctl", "/bin/systemctl"].iter().any(|path| Path::new(path).exists());
         if is_here {
             let root = format!("--root={}", self.root.path().display());
-            let argv: Vec<&str> = ["systemctl", &root].into_iter().chain(args.iter().copied()).collect();
-            return exec::run(&argv, &argv, limit).await;
+            let whole: Vec<&str> = ["systemctl", &root].into_iter().chain(args.iter().copied()).collect();
+            return exec::run(&whole, &whole, limit).await;
         }
-        let argv: Vec<&str> = ["systemctl", "--root=/"].into_iter().chain(args.iter().copied()).collect();
-        self.run(&argv, limit).await
+        let whole: Vec<&str> = ["systemctl", "--root=/"].into_iter().chain(args.iter().copied()).collect();
+        self.run(&whole, limit).await
     }
 
     /// Users and groups of the node's own `/etc/passwd` and `/etc/group`; a missing file has none.

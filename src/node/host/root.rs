@@ -239,7 +239,8 @@ pub(in crate::node) fn split(path: &str) -> (&str, &str) {
 
 /// Opens a directory beneath `dir` without following any link.
 pub(super) fn step(dir: &impl AsFd, relative: &OsStr) -> io::Result<OwnedFd> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    // Not O_NOFOLLOW: with O_DIRECTORY it calls a last component that is a link "no directory", and not a link.
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let resolve = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS;
     let mut result = Err(Errno::EAGAIN);
     for _ in 0..TRIES {

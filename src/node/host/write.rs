@@ -212,8 +212,7 @@ impl Place {
 /// 16 hex digits keep it short, and apart from every other target in the same directory.
 fn staged_name(name: &str) -> String {
     let digest = Sha256::digest(name.as_bytes());
-    let digits: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("{STAGED_PREFIX}{digits}")
+    format!("{STAGED_PREFIX}{}", crate::node::form::hex(&digest[..8]))
 }
 
 /// Owner first: changing it clears the set-id bits (L-05). Never by the umask (L-06).
