@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Flags for what is read.
 #[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// File or folder with the objects, or - for standard input; may be given more than once
     #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]

@@ -2,8 +2,6 @@
 
 pub mod completions;
 pub mod crds;
-pub mod daemon;
-pub mod host_exec;
 pub mod input;
 pub mod man;
 pub mod print;
@@ -26,13 +24,8 @@ pub struct Cli {
 pub enum Command {
     /// Print the rendered config of a pool
     Render(render::Args),
-    /// Run the daemon of one node
-    Daemon(daemon::Args),
     /// Print the custom resource definitions
     Crds(crds::Args),
-    /// Run a command inside a node's root (used by the daemon)
-    #[command(hide = true)]
-    HostExec(host_exec::Args),
     /// Print a script for a shell to complete mcx on TAB
     Completions(completions::Args),
     /// Write manual pages
@@ -44,9 +37,7 @@ pub enum Command {
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Render(args) => render::run(&args),
-        Command::Daemon(args) => daemon::run(&args),
         Command::Crds(args) => crds::run(&args),
-        Command::HostExec(args) => host_exec::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };

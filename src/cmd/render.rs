@@ -5,7 +5,7 @@ use crate::api::{MachineConfigPool, shipped};
 use crate::change::policy;
 use crate::render::finding::{Finding, Severity};
 use crate::render::load::{self, Loaded};
-use crate::render::{self, select};
+use crate::render::{self, rule, select};
 use crate::yaml;
 use anyhow::bail;
 use clap::ValueEnum;
@@ -13,15 +13,12 @@ use std::process::ExitCode;
 
 /// Flags of `mcx render`.
 #[derive(Debug, clap::Args)]
-#[command(
-    long_about = "Print the rendered config of a pool: what its MachineConfigs merge into, as the controller would write it.\n\n\
-        Pools come from the input; master and worker are known without it. Findings go to standard error, one a line.\n\n\
-        Exit codes: 0 rendered, 1 refused (a finding says why), 2 could not do it.",
-    after_help = "Examples:\n  \
+#[command(after_help = "Examples:\n  \
         mcx render --pool worker -f examples/\n  \
         mcx render --pool worker -f examples/ -o name\n  \
-        kubectl get mc,mcp -o yaml | mcx render --pool infra -f -"
-)]
+        kubectl get mc,mcp -o yaml | mcx render --pool infra -f -\n\n\
+        Pools come from the input; master and worker are known without it. Findings go to standard error, one a line.\n\
+        Exit codes: 0 rendered, 1 refused, 2 could not do it.")]
 pub struct Args {
     /// Pool to render
     #[arg(long, value_name = "POOL")]
@@ -62,10 +59,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let outcome = render::render(pool, &loaded.configs);
     let mut findings = outcome.findings;
+    // What could not be read may be what the pool selects.
+    findings.retain(|f| f.rule != rule::NO_SOURCES.id || !loaded.has_errors());
     findings.extend(select::unselected(&pools, &loaded.configs));
     loaded.locate(&mut findings);
     findings.splice(0..0, loaded.findings.iter().cloned());
-    findings.sort_by_key(|f| f.severity);
+    // As a person reads: what stops it first, then from top to bottom.
+    findings.sort_by(|a, b| {
+        let key = |f: &Finding| (f.severity, f.file.clone(), f.line, f.column);
+        key(a).cmp(&key(b))
+    });
     report(&findings)?;
     let refused = findings.iter().any(|f| f.severity == Severity::Error);
     let Some(rendered) = outcome.rendered.filter(|_| !refused) else {
