@@ -11,6 +11,7 @@
 //! | [`change`] | what differs between two configs, and what that costs a node |
 //! | [`pool`] | the controller: membership, rollout, drain, status |
 //! | [`node`] | the daemon: transaction, drift, actions, reboot |
+//! | [`serve`], [`logging`] | what controller and daemon share: metrics, probes, logs |
 //! | [`cmd`] | the subcommands: flags in, library call, output out |
 
 pub mod api;

@@ -1,5 +1,6 @@
 //! The subcommands, one file each: flags in, library call, output out. They decide nothing.
 
+pub mod controller;
 pub mod completions;
 pub mod crds;
 pub mod input;
@@ -22,6 +23,8 @@ pub struct Cli {
 /// What mcx can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run the cluster controller
+    Controller(Box<controller::Args>),
     /// Print the rendered config of a pool
     Render(render::Args),
     /// Print the custom resource definitions
@@ -36,6 +39,7 @@ pub enum Command {
 /// Runs a command to its exit code: 0 fine or same, 1 different or invalid, 2 could not do it.
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
+        Command::Controller(args) => controller::run(&args),
         Command::Render(args) => render::run(&args),
         Command::Crds(args) => crds::run(&args),
         Command::Completions(args) => completions::run(&args),

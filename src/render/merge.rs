@@ -551,7 +551,6 @@ pub(super) fn single(config: &Value) -> (Items, Vec<String>) {
     let layer = validate::config(config, &mut decoder, &mut Report { object: "", at: "", found: &mut found });
     let mut merged = Merged::default();
     merged.lay(Source { object: String::new(), at: "" }, &layer);
-    validate::whole(&merged, false, &mut decoder, &mut found);
     let items = merged.items(&mut decoder);
     let errors = found.iter().filter(|f| f.severity == Severity::Error);
     (items, errors.map(|f| format!("{}: {}", f.path, f.message)).collect())
@@ -563,6 +562,3 @@ pub(super) fn specification(config: &Value, object: &str) -> Vec<Finding> {
     let at = |pointer: &str| path::from_pointer("spec.config", pointer);
     said.errors.into_iter().map(|e| rule::IGNITION.finding(object, at(&e.pointer), e.message)).collect()
 }
-
-#[cfg(test)]
-mod tests;

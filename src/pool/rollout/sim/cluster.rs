@@ -1,0 +1,591 @@
+//! The API server, the environment, and the clock.
+
+use super::Setting;
+use super::daemon::{Daemon, Stage};
+use super::leader::{Leader, Role};
+use crate::api::machine_config_pool::ConfigurationReference;
+use crate::api::protocol::{CordonMark, DrainStatus, NodeState, Slots};
+use crate::api::{ConfigName, MachineConfigPool, MachineConfigPoolSpec, NodeName, PoolName, annotation, label};
+use crate::pool::door::{self, NodeChange};
+use crate::pool::limit::max_unavailable;
+use crate::pool::membership::{Place, Pools, place};
+use crate::pool::view::NodeView;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use k8s_openapi::jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// SplitMix64: small, seeded, the same everywhere.
+pub(super) struct Rng(u64);
+
+impl Rng {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.next() % n as u64).unwrap()
+    }
+
+    /// True once in `n`.
+    pub(super) fn chance(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// An object with its resourceVersion.
+#[derive(Clone)]
+pub(super) struct Stored<T> {
+    pub(super) object: Arc<T>,
+    pub(super) version: u64,
+}
+
+pub(super) struct Cluster {
+    pub(super) setting: Setting,
+    pub(super) rng: Rng,
+    pub(super) nodes: BTreeMap<NodeName, Stored<NodeView>>,
+    pub(super) pools: BTreeMap<PoolName, Stored<MachineConfigPool>>,
+    pub(super) daemons: BTreeMap<NodeName, Daemon>,
+    pub(super) leases: BTreeMap<NodeName, Timestamp>,
+    pub(super) leaders: Vec<Leader>,
+    /// Nodes that are cordoned by an administrator.
+    foreign: std::collections::BTreeSet<NodeName>,
+    frozen: [u32; 2],
+    version: u64,
+    uids: u64,
+    epochs: u64,
+    configs: usize,
+    now: i64,
+    story: Vec<String>,
+    pub(super) broken: Option<String>,
+    faults: bool,
+    moved: bool,
+    wiped: bool,
+    limited: bool,
+    checked: u64,
+}
+
+pub(super) fn config(pool: &PoolName, number: usize) -> ConfigName {
+    format!("rendered-{pool}-{number:032x}").into()
+}
+
+/// The number of a config in its name.
+fn number(config: &ConfigName) -> usize {
+    config.as_str().rsplit_once('-').and_then(|(_, n)| usize::from_str_radix(n, 16).ok()).unwrap_or_default()
+}
+
+impl Cluster {
+    pub(super) fn new(setting: Setting, rng: Rng) -> Self {
+        let mut cluster = Self {
+            setting,
+            rng,
+            nodes: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            daemons: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            leaders: vec![Leader::default(), Leader::default()],
+            foreign: std::collections::BTreeSet::new(),
+            frozen: [0; 2],
+            version: 0,
+            uids: 0,
+            epochs: 0,
+            configs: 0,
+            now: 1_700_000_000,
+            story: Vec::new(),
+            broken: None,
+            faults: true,
+            moved: false,
+            wiped: false,
+            limited: false,
+            checked: 0,
+        };
+        for name in ["worker", "infra"].into_iter().take(cluster.setting.pools) {
+            let object = pool(name, cluster.setting.limit);
+            cluster.version += 1;
+            let stored = Stored { object: Arc::new(object), version: cluster.version };
+            cluster.pools.insert(name.into(), stored);
+        }
+        for i in 0..cluster.setting.nodes {
+            let name = NodeName::from(format!("n{i}"));
+            let infra = cluster.setting.pools > 1 && i + 1 == cluster.setting.nodes;
+            let has = config(&if infra { "infra".into() } else { "worker".into() }, 0);
+            cluster.daemons.insert(name.clone(), Daemon { current: Some(has.clone()), ..Daemon::default() });
+            let mut node = cluster.new_node(&name, i);
+            node.desired = Some(has.clone());
+            node.current = Some(has);
+            node.state = Some(NodeState::Done);
+            if infra {
+                node.labels.insert(role("infra"), String::new());
+            }
+            cluster.store_node(node);
+        }
+        cluster.elect(0);
+        cluster
+    }
+
+    fn new_node(&mut self, name: &NodeName, age: usize) -> NodeView {
+        self.uids += 1;
+        NodeView {
+            name: name.clone(),
+            uid: format!("u{}", self.uids).into(),
+            created: Some(Timestamp::from_second(1_000 + i64::try_from(age).unwrap()).unwrap()),
+            labels: BTreeMap::from([(role("worker"), String::new())]),
+            ready: true,
+            ..NodeView::default()
+        }
+    }
+
+    pub(super) fn store_node(&mut self, node: NodeView) {
+        self.version += 1;
+        self.nodes.insert(node.name.clone(), Stored { object: Arc::new(node), version: self.version });
+    }
+
+    pub(super) fn change_node(&mut self, name: &NodeName, change: impl FnOnce(&mut NodeView)) {
+        let Some(stored) = self.nodes.get(name) else { return };
+        let mut node = (*stored.object).clone();
+        change(&mut node);
+        if node != *stored.object {
+            self.store_node(node);
+        }
+    }
+
+    fn change_pool(&mut self, name: &PoolName, change: impl FnOnce(&mut MachineConfigPool)) {
+        let mut pool = (*self.pools[name].object).clone();
+        change(&mut pool);
+        self.version += 1;
+        self.pools.insert(name.clone(), Stored { object: Arc::new(pool), version: self.version });
+    }
+
+    pub(super) fn timestamp(&self) -> Timestamp {
+        Timestamp::from_second(self.now).unwrap()
+    }
+
+    /// For the story of a run, which is printed when it breaks.
+    pub(super) fn tell(&mut self, text: impl FnOnce() -> String) {
+        self.story.push(text());
+    }
+
+    pub(super) fn story(&self) -> String {
+        let from = self.story.len().saturating_sub(120);
+        let mut text = self.story[from..].join("\n");
+        for node in self.nodes.values() {
+            text.push_str(&format!("\n{:?}", node.object));
+        }
+        for pool in self.pools.values() {
+            text.push_str(&format!("\n{:?} {:?}", pool.object.spec, door::slots(&pool.object)));
+        }
+        for daemon in &self.daemons {
+            text.push_str(&format!("\n{daemon:?}"));
+        }
+        text
+    }
+
+    /// What must hold after every step.
+    pub(super) fn check(&mut self, name: &str, seed: u64) {
+        if self.checked != self.version {
+            self.checked = self.version;
+            self.broken = self.broken.take().or_else(|| self.unslotted());
+        }
+        if let Some(broken) = &self.broken {
+            panic!("{name}, seed {seed}: {broken}\n{:?}\n{}", self.setting, self.story());
+        }
+    }
+
+    /// A node that was sent somewhere, or cordoned by mcx, without a slot of the pool it is in; or more slots than the
+    /// limit. Where slots are deleted, nodes are moved or limits lowered by people, this does not hold, and only what
+    /// they lead to is checked.
+    fn unslotted(&self) -> Option<String> {
+        let plain = self.setting.pools == 1 && !self.wiped && !self.limited;
+        let slots = self.pools.values().map(|p| door::slots(&p.object)).next()?.filter(|_| plain)?;
+        let limit = self.limit_of(self.pools.keys().next()?);
+        if slots.nodes.len() > limit {
+            return Some(format!("{} slots, limit {limit}", slots.nodes.len()));
+        }
+        let mut nodes = self.nodes.values().map(|n| &n.object);
+        let bare = nodes.find(|n| {
+            let sent = n.desired.is_some() && n.desired != n.current;
+            (sent || n.cordon_is_ours()) && !slots.holds(&n.name, &n.uid)
+        })?;
+        Some(format!("{} is on its way without a slot", bare.name))
+    }
+
+    /// Writes slots under the resourceVersion that was read.
+    pub(super) fn write_slots(&mut self, pool: &PoolName, read: u64, slots: &Slots) -> bool {
+        if self.pools[pool].version != read {
+            return false;
+        }
+        let text = serde_json::to_string(slots).unwrap();
+        self.change_pool(pool, |p| {
+            p.metadata.annotations.get_or_insert_default().insert(annotation::SLOTS.to_owned(), text);
+        });
+        true
+    }
+
+    /// Changes a Node under the resourceVersion that was read.
+    pub(super) fn write_node(&mut self, name: &NodeName, read: u64, change: &NodeChange) -> bool {
+        let Some(stored) = self.nodes.get(name).filter(|s| s.version == read) else { return false };
+        let mut node = (*stored.object).clone();
+        for (key, value) in &change.annotations {
+            let value = value.as_deref();
+            match *key {
+                annotation::DESIRED_CONFIG => node.desired = value.map(ConfigName::from),
+                annotation::LAST_APPLIED_DRAIN => node.applied_drain = value.and_then(|v| v.parse().ok()),
+                annotation::CORDONED_BY => node.mark = value.and_then(|v| v.parse::<CordonMark>().ok()),
+                annotation::DRAIN_STATUS => {
+                    node.drain_status = value.and_then(|v| serde_json::from_str::<DrainStatus>(v).ok());
+                }
+                _ => {}
+            }
+        }
+        if let Some(cordoned) = change.unschedulable {
+            self.version += 1;
+            node.cordoned = cordoned;
+            node.cordoned_at = cordoned.then(|| self.version.to_string());
+        }
+        self.store_node(node);
+        true
+    }
+
+    pub(super) fn place_of(&self, node: &NodeView) -> Option<PoolName> {
+        let pools: Pools = self.pools.iter().map(|(name, p)| (name.clone(), Arc::clone(&p.object))).collect();
+        match place(&pools, node) {
+            Place::In(pool) => Some(pool),
+            _ => None,
+        }
+    }
+
+    pub(super) fn limit_of(&self, pool: &PoolName) -> usize {
+        let size = self.nodes.values().filter(|n| self.place_of(&n.object).as_ref() == Some(pool)).count();
+        max_unavailable(self.pools[pool].object.spec.max_unavailable.as_ref(), size).unwrap()
+    }
+
+    /// Whether mcx has taken this node away: it carries our cordon, or its services are being disturbed.
+    fn is_away_by_mcx(&self, node: &NodeView) -> bool {
+        let journal = self.daemons[&node.name].journal.as_ref();
+        let disturbed = journal.is_some_and(|j| j.cost > 0 && j.stage != Stage::Opened && j.uid == node.uid);
+        node.cordon_is_ours() || disturbed
+    }
+
+    /// Called when mcx takes `name` away. `fresh`: the leader's caches were up to date, so that it must have seen
+    /// nodes that failed by themselves too.
+    pub(super) fn takes_away(&mut self, name: &NodeName, what: &str, fresh: bool) {
+        let Some(node) = self.nodes.get(name).map(|s| Arc::clone(&s.object)) else { return };
+        let Some(pool) = self.place_of(&node) else { return };
+        if self.moved && !fresh {
+            // Who moved where is only known by the caches, and the move is the user's.
+            return;
+        }
+        let others: Vec<NodeName> = self
+            .nodes
+            .values()
+            .filter(|o| o.object.name != *name && self.place_of(&o.object).as_ref() == Some(&pool))
+            .filter(|o| self.is_away_by_mcx(&o.object) || (fresh && (!o.object.ready || o.object.cordoned)))
+            .map(|o| o.object.name.clone())
+            .collect();
+        let limit = self.limit_of(&pool);
+        if others.len() >= limit {
+            self.broken = Some(format!("{what} of {name} while {others:?} are away, limit {limit}"));
+        }
+    }
+
+    pub(super) fn cost(&self, from: Option<&ConfigName>, to: Option<&ConfigName>) -> u8 {
+        let of = |c: Option<&ConfigName>| match c.map(number) {
+            None | Some(0) => 0,
+            Some(n) => self.setting.costs[n % self.setting.costs.len()],
+        };
+        if from == to { 0 } else { of(from).max(of(to)) }
+    }
+
+    pub(super) fn is_bad(&self, config: &ConfigName) -> bool {
+        self.setting.bad && number(config) % 3 == 1
+    }
+
+    pub(super) fn elect(&mut self, who: usize) {
+        self.epochs += 1;
+        let epoch = format!("e{}", self.epochs).into();
+        let pools = self.pools.keys().cloned().collect();
+        self.leaders[who].stand(epoch, pools);
+        let lists = self.lists();
+        self.leaders[who].lists = lists;
+        self.tell(|| format!("leader {who} is elected"));
+    }
+
+    /// One random thing happens.
+    pub(super) fn random_step(&mut self) {
+        self.now += 1;
+        for frozen in &mut self.frozen {
+            *frozen = frozen.saturating_sub(1);
+        }
+        match self.rng.below(100) {
+            0..45 => self.leader_turn(),
+            45..60 => self.cache_turn(),
+            60..85 => self.daemon_turn(),
+            85..90 => self.lease_turn(),
+            _ => self.fault_turn(),
+        }
+    }
+
+    /// One thing happens, and no fault.
+    pub(super) fn fair_step(&mut self) {
+        self.now += 1;
+        match self.rng.below(4) {
+            0 => self.leader_turn(),
+            1 => self.cache_turn(),
+            2 => self.daemon_turn(),
+            _ => self.lease_turn(),
+        }
+    }
+
+    fn leader_turn(&mut self) {
+        let who = self.rng.below(2);
+        if self.frozen[who] > 0 {
+            return;
+        }
+        if self.leaders.iter().all(|l| l.role == Role::Standby) {
+            self.elect(who);
+        } else if self.leaders[who].role != Role::Standby {
+            self.leader_step(who);
+            self.maybe_ambush(who);
+        }
+    }
+
+    /// Freezes a leader between two requests of one job; another takes over, and people change their minds.
+    fn maybe_ambush(&mut self, who: usize) {
+        if !self.faults || self.setting.ambushes == 0 || !self.leaders[who].is_in_mid_job() || !self.rng.chance(4) {
+            return;
+        }
+        self.setting.ambushes -= 1;
+        self.tell(|| format!("leader {who} freezes in mid-job"));
+        self.frozen[who] = 60 + u32::try_from(self.rng.below(100)).unwrap();
+        if !self.rng.chance(4) {
+            self.frozen[1 - who] = 0;
+            self.elect(1 - who);
+        }
+        let pool = self.pools.keys().next().unwrap().clone();
+        match self.rng.below(4) {
+            0 => self.change_pool(&pool, |p| p.spec.paused = Some(!p.is_paused())),
+            1 => self.edit(&pool),
+            2 => {
+                // Back to where most nodes are.
+                let at = self.nodes.values().find_map(|n| n.object.current.clone());
+                self.set_target(&pool, at.as_ref().map(number).unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+
+    fn cache_turn(&mut self) {
+        let who = self.rng.below(2);
+        let pick = self.rng.below(self.nodes.len() + self.pools.len() + 2);
+        self.deliver(who, pick);
+    }
+
+    fn daemon_turn(&mut self) {
+        let names: Vec<NodeName> = self.daemons.keys().cloned().collect();
+        let name = names[self.rng.below(names.len())].clone();
+        self.daemon_step(&name);
+    }
+
+    fn lease_turn(&mut self) {
+        let now = self.timestamp();
+        for (name, node) in &self.nodes {
+            if node.object.ready {
+                self.leases.insert(name.clone(), now);
+            }
+        }
+        // A node that was powered off comes back by itself.
+        if !self.faults {
+            let names: Vec<NodeName> = self.nodes.keys().cloned().collect();
+            for name in names {
+                if !self.daemons[&name].rebooting {
+                    self.change_node(&name, |n| n.ready = true);
+                }
+            }
+        }
+    }
+
+    fn fault_turn(&mut self) {
+        let node = NodeName::from(format!("n{}", self.rng.below(self.setting.nodes)));
+        let pool = self.pools.keys().nth(self.rng.below(self.pools.len())).unwrap().clone();
+        let who = self.rng.below(2);
+        let moves = self.setting.pools > 1;
+        let mut once = |count: fn(&mut Setting) -> &mut u32| {
+            let left = count(&mut self.setting);
+            let any = *left > 0;
+            *left = left.saturating_sub(1);
+            any
+        };
+        match self.rng.below(13) {
+            0 | 1 if once(|s| &mut s.edits) => self.edit(&pool),
+            2 if once(|s| &mut s.failovers) => self.elect(who),
+            3 if once(|s| &mut s.freezes) => self.frozen[who] = 40,
+            4 if once(|s| &mut s.admin) => self.cordon_by_hand(&node),
+            5 if once(|s| &mut s.not_ready) => {
+                self.tell(|| format!("{node} changes its readiness"));
+                if !self.daemons[&node].rebooting {
+                    self.change_node(&node, |n| n.ready = !n.ready);
+                }
+            }
+            6 if once(|s| &mut s.deletions) => self.delete_or_register(&node),
+            7 if moves && once(|s| &mut s.moves) => {
+                self.moved = true;
+                self.tell(|| format!("{node} moves"));
+                self.change_node(&node, |n| {
+                    if n.labels.remove(&role("infra")).is_none() {
+                        n.labels.insert(role("infra"), String::new());
+                    }
+                });
+            }
+            8 if once(|s| &mut s.forces) => {
+                self.tell(|| format!("{node} is forced"));
+                self.daemons.get_mut(&node).unwrap().force = true;
+            }
+            9 if once(|s| &mut s.drifts) => {
+                let daemon = self.daemons.get_mut(&node).unwrap();
+                daemon.drift = !daemon.drift && daemon.journal.is_none();
+                self.tell(|| format!("{node} drifts or heals"));
+            }
+            10 if once(|s| &mut s.pauses) => self.change_pool(&pool, |p| p.spec.paused = Some(!p.is_paused())),
+            11 if once(|s| &mut s.wipes) => {
+                self.wiped = true;
+                self.tell(|| format!("slots of {pool} are deleted"));
+                self.change_pool(&pool, |p| p.metadata.annotations = None);
+            }
+            12 if once(|s| &mut s.limits) => {
+                self.limited = true;
+                let limit = 1 + i32::from(self.rng.chance(2));
+                self.tell(|| format!("limit of {pool} is {limit}"));
+                self.change_pool(&pool, |p| p.spec.max_unavailable = Some(IntOrString::Int(limit)));
+            }
+            _ => {}
+        }
+    }
+
+    /// To a new config, or back to an earlier one.
+    fn edit(&mut self, pool: &PoolName) {
+        self.configs += 1;
+        let back = self.rng.chance(3);
+        let number = if back { self.rng.below(self.configs) } else { self.configs };
+        self.set_target(pool, number);
+    }
+
+    fn set_target(&mut self, pool: &PoolName, number: usize) {
+        let target = config(pool, number);
+        self.tell(|| format!("target of {pool} is {target}"));
+        self.change_pool(pool, |p| p.spec.configuration = Some(reference(target)));
+    }
+
+    fn cordon_by_hand(&mut self, name: &NodeName) {
+        self.version += 1;
+        let time = self.version.to_string();
+        let Some(node) = self.nodes.get(name) else { return };
+        let cordons = !node.object.cordoned;
+        self.tell(|| format!("{name} is {} by hand", if cordons { "cordoned" } else { "uncordoned" }));
+        if cordons {
+            self.foreign.insert(name.clone());
+        } else {
+            self.foreign.remove(name);
+        }
+        self.change_node(name, |n| {
+            n.cordoned = cordons;
+            n.cordoned_at = cordons.then_some(time);
+        });
+    }
+
+    fn delete_or_register(&mut self, name: &NodeName) {
+        if self.nodes.remove(name).is_some() {
+            self.foreign.remove(name);
+            self.tell(|| format!("{name} is deleted"));
+        } else {
+            let node = self.new_node(name, 50);
+            self.tell(|| format!("{name} is registered again as {}", node.uid));
+            self.store_node(node);
+        }
+    }
+
+    /// No more faults; what administrators did is undone by them, and the last target is a good one.
+    pub(super) fn stop_faults(&mut self) {
+        self.faults = false;
+        self.frozen = [0; 2];
+        self.tell(|| "no more faults".to_owned());
+        let names: Vec<NodeName> = self.daemons.keys().cloned().collect();
+        for name in &names {
+            if !self.nodes.contains_key(name) {
+                self.delete_or_register(name);
+            }
+            if self.foreign.remove(name) {
+                self.change_node(name, |n| (n.cordoned, n.cordoned_at) = (false, None));
+            }
+            if !self.daemons[name].rebooting {
+                self.change_node(name, |n| n.ready = true);
+            }
+            self.daemons.get_mut(name).unwrap().drift = false;
+        }
+        let pools: Vec<PoolName> = self.pools.keys().cloned().collect();
+        for pool in &pools {
+            self.change_pool(pool, |p| p.spec.paused = None);
+            while self.pools[pool].object.target().is_none_or(|t| self.is_bad(&t.into())) {
+                self.configs += 1;
+                self.set_target(pool, self.configs);
+            }
+        }
+    }
+
+    /// Every node Done at its pool's target, schedulable and Ready, no slot held.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let done = |node: &NodeView| {
+            let pool = self.place_of(node).map(|p| &self.pools[&p]);
+            let target = pool.and_then(|p| p.object.target()).map(ConfigName::from);
+            let daemon = &self.daemons[&node.name];
+            node.settled()
+                && node.desired == target
+                && daemon.current == target
+                && daemon.is_idle()
+                && node.ready
+                && !node.cordoned
+                && node.mark.is_none()
+        };
+        self.nodes.values().all(|n| done(&n.object))
+            && self.pools.values().all(|p| door::slots(&p.object).is_some_and(|s| s.nodes.is_empty()))
+    }
+}
+
+fn role(name: &str) -> String {
+    format!("{}{name}", label::NODE_ROLE_PREFIX)
+}
+
+fn reference(target: ConfigName) -> ConfigurationReference {
+    ConfigurationReference { name: Some(target.to_string()), ..ConfigurationReference::default() }
+}
+
+fn pool(name: &str, limit: u32) -> MachineConfigPool {
+    let role_in = LabelSelectorRequirement {
+        key: label::ROLE.to_owned(),
+        operator: "In".to_owned(),
+        values: Some(vec!["worker".to_owned(), name.to_owned()]),
+    };
+    let spec = MachineConfigPoolSpec {
+        configuration: Some(reference(config(&name.into(), 0))),
+        machine_config_selector: Some(LabelSelector { match_expressions: Some(vec![role_in]), match_labels: None }),
+        node_selector: Some(LabelSelector {
+            match_labels: Some(BTreeMap::from([(role(name), String::new())])),
+            match_expressions: None,
+        }),
+        max_unavailable: Some(IntOrString::Int(i32::try_from(limit).unwrap())),
+        paused: None,
+    };
+    let mut pool = MachineConfigPool::new(name, spec);
+    pool.metadata.uid = Some(format!("pool-{name}"));
+    let none = serde_json::to_string(&Slots::default()).unwrap();
+    pool.metadata.annotations = Some(BTreeMap::from([(annotation::SLOTS.to_owned(), none)]));
+    pool
+}
