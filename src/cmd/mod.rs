@@ -1,8 +1,10 @@
 //! The subcommands, one file each: flags in, library call, output out. They decide nothing.
 
-pub mod controller;
 pub mod completions;
+pub mod controller;
 pub mod crds;
+pub mod daemon;
+pub mod host_exec;
 pub mod input;
 pub mod man;
 pub mod print;
@@ -25,10 +27,15 @@ pub struct Cli {
 pub enum Command {
     /// Run the cluster controller
     Controller(Box<controller::Args>),
+    /// Run the daemon of one node
+    Daemon(daemon::Args),
     /// Print the rendered config of a pool
     Render(render::Args),
     /// Print the custom resource definitions
     Crds(crds::Args),
+    /// Run a command inside a node's root (used by the daemon)
+    #[command(hide = true)]
+    HostExec(host_exec::Args),
     /// Print a script for a shell to complete mcx on TAB
     Completions(completions::Args),
     /// Write manual pages
@@ -40,8 +47,10 @@ pub enum Command {
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Controller(args) => controller::run(&args),
+        Command::Daemon(args) => daemon::run(&args),
         Command::Render(args) => render::run(&args),
         Command::Crds(args) => crds::run(&args),
+        Command::HostExec(args) => host_exec::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };

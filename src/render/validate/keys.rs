@@ -6,6 +6,7 @@ use crate::render::ignition::ssh_key::{self, KeyKind};
 use crate::render::layer::UserLayer;
 use crate::render::rule;
 use std::collections::BTreeMap;
+use std::fmt::Arguments;
 
 pub(super) fn check(users: &[UserLayer], report: &mut Report) {
     for (i, user) in users.iter().enumerate() {
@@ -20,7 +21,7 @@ pub(super) fn check(users: &[UserLayer], report: &mut Report) {
             let first = *seen.entry(key).or_insert(j);
             if first != j {
                 let message = format!("is the same key as sshAuthorizedKeys[{first}]");
-                report.add(&rule::DUPLICATE_ITEM, &format!("{field}.sshAuthorizedKeys[{j}]"), message);
+                report.add(&rule::DUPLICATE_ITEM, format_args!("{field}.sshAuthorizedKeys[{j}]"), message);
             }
         }
     }

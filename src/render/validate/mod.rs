@@ -35,13 +35,19 @@ pub(super) struct Report<'r> {
 
 impl Report<'_> {
     /// A finding at a field below the config, with the rule's own help.
-    fn add(&mut self, rule: &'static Rule, field: &str, message: impl Into<String>) {
+    fn add(&mut self, rule: &'static Rule, field: impl fmt::Display, message: impl Into<String>) {
         self.help(rule, field, message, rule.fix);
     }
 
     /// A finding with help of its own. Of a field that has the wrong type that alone is said.
-    fn help(&mut self, rule: &'static Rule, field: &str, message: impl Into<String>, help: impl Into<String>) {
-        let path = below(self.at, field);
+    fn help(
+        &mut self,
+        rule: &'static Rule,
+        field: impl fmt::Display,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let path = below(self.at, &field.to_string());
         let untyped = |f: &Finding| f.rule == rule::FIELD_TYPE.id && f.path == path && f.object == self.object;
         if !self.found.iter().any(untyped) {
             let mut finding = rule.finding(self.object, path, message);
