@@ -33,7 +33,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// How long a shutdown command may take to be accepted.
-const REBOOT_TIME: Duration = Duration::from_secs(60);
+const REBOOT_TIME: Duration = Duration::from_mins(1);
 /// First and longest wait after a request that was not answered.
 const API_WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// How long the watch of the disk waits before it is set up again after a failure; the sweep works meanwhile.
@@ -181,13 +181,13 @@ pub async fn run(
         events: mpsc::channel(1),
         said: None,
     };
-    daemon.work(seen, stop).await;
+    daemon.work(seen, &stop).await;
     Ok(())
 }
 
 impl Daemon {
-    async fn work(&mut self, mut seen: watch::Receiver<Seen>, stop: CancellationToken) {
-        while !stop.is_cancelled() {
+    async fn work(&mut self, mut seen: watch::Receiver<Seen>, end: &CancellationToken) {
+        while !end.is_cancelled() {
             self.look(&mut seen);
             let step = machine::next(&self.s);
             if let Step::Wait { why, until } = step {
@@ -195,11 +195,11 @@ impl Daemon {
                     tracing::info!("{why}");
                     self.said = Some(why);
                 }
-                self.wait(&mut seen, &stop, until).await;
+                self.wait(&mut seen, end, until).await;
                 continue;
             }
             if talks(&step) && self.s.now < self.api.1 {
-                self.wait(&mut seen, &stop, Some(self.api.1)).await;
+                self.wait(&mut seen, end, Some(self.api.1)).await;
                 continue;
             }
             if !looks(&step) {
@@ -277,7 +277,7 @@ impl Daemon {
         self.s.compared = None;
         if let Some(checked) = &mut self.s.checked {
             // Looked at again now, but its back-off goes on: something that changes all the time is no reason to spin.
-            checked.at = checked.at.saturating_sub(Duration::from_secs(3600));
+            checked.at = checked.at.saturating_sub(Duration::from_hours(1));
             if checked.result.drift.is_empty() && checked.result.obstacles.is_empty() {
                 self.s.checked = None;
             }
@@ -384,7 +384,7 @@ impl Daemon {
             Step::Compare(name) => self.compare(name).await,
             Step::Plan { to, forced } => self.plan(to, forced).await,
             Step::Check { to, forced, drained } => self.check(to, forced, drained).await,
-            Step::Adopt(name) => self.adopt(&name).await,
+            Step::Adopt(name) => self.adopt(&name),
             Step::ForgetFailure => {
                 self.disk.set_failed(None).map_err(at(Work::Record))?;
                 self.held().failed = None;
@@ -635,7 +635,7 @@ impl Daemon {
         Ok(())
     }
 
-    async fn adopt(&mut self, name: &ConfigName) -> Result<(), Trouble> {
+    fn adopt(&mut self, name: &ConfigName) -> Result<(), Trouble> {
         let config = self.bodies.get(name).cloned().unwrap_or_else(|| json!({}));
         let items = self.keep_items(name).map_err(at(Work::Look))?;
         self.disk.adopt(&NamedConfig { name: name.clone(), config }).map_err(at(Work::Record))?;
@@ -757,14 +757,13 @@ impl Daemon {
             Err(error) => {
                 self.node_trouble(Work::Forward, &error);
                 let Some(trouble) = self.s.memory.trouble.clone() else { return Ok(()) };
-                match machine::after_failed_forward(stage, to.as_str(), &trouble) {
-                    Step::Fail(reason) => self.fail(&reason),
-                    _ => {
-                        let mut journal = self.journal()?;
-                        self.disk.back(&mut journal).await.map_err(at(Work::Back))?;
-                        self.close(Work::Back)
-                    }
-                }?;
+                if let Step::Fail(reason) = machine::after_failed_forward(stage, to.as_str(), &trouble) {
+                    self.fail(&reason)?;
+                } else {
+                    let mut journal = self.journal()?;
+                    self.disk.back(&mut journal).await.map_err(at(Work::Back))?;
+                    self.close(Work::Back)?;
+                }
                 // It counts towards the next try, so it must not be forgotten as one that worked.
                 Err(Trouble::Noted)
             }
