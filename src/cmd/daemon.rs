@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 /// Kubernetes shows what stands here as the reason why a container ended.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 /// For how long another daemon of this node is waited for: the DaemonSet replaces its pods one after another.
-const LOCK_PATIENCE: Duration = Duration::from_secs(120);
+const LOCK_PATIENCE: Duration = Duration::from_mins(2);
 
 /// Flags of `mcx daemon`.
 #[derive(Debug, Clone, clap::Args)]
@@ -148,7 +148,7 @@ mod tests {
     fn times_are_read_with_their_unit_and_nothing_is_guessed() {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
-        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("2m"), Ok(Duration::from_mins(2)));
         for wrong in ["", "5", "s", "-5s", "5 s", "5d", "99999999999999999999s", "9223372036854775807h"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }

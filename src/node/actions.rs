@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Longest time for one action: a stop and a start of 90 s each are systemd's defaults.
-const ACTION_TIME: Duration = Duration::from_secs(300);
+const ACTION_TIME: Duration = Duration::from_mins(5);
 /// Longest time for a question.
 const SHOW_TIME: Duration = Duration::from_secs(30);
 /// Between two looks at watched units.
-const LOOK_EVERY: Duration = Duration::from_millis(1000);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 const PROPERTIES: &str = "--property=LoadState,ActiveState,SubState,Result,NRestarts";
 
 /// What came of the actions.
@@ -66,13 +66,13 @@ pub async fn run(disk: &Disk, mut journal: Journal, watch: Duration) -> Outcome 
     let mut notes: Vec<String> = Vec::new();
     let mut expected: BTreeMap<String, Expected> = BTreeMap::new();
     for i in 0..journal.actions.len() {
-        let noted = &mut journal.actions[i];
-        if matches!(noted.action, Action::Drain | Action::Reboot) {
+        let entry = &mut journal.actions[i];
+        if matches!(entry.action, Action::Drain | Action::Reboot) {
             continue;
         }
-        if !noted.done {
-            noted.begun += 1;
-            let action = noted.action.clone();
+        if !entry.done {
+            entry.begun += 1;
+            let action = entry.action.clone();
             if let Err(error) = disk.write_journal(&journal) {
                 return Outcome::Unrecorded(journal, error);
             }
@@ -206,10 +206,10 @@ impl Unit {
         let mut unit = Self::default();
         for (key, value) in text.lines().filter_map(|l| l.split_once('=')) {
             match key {
-                "LoadState" => unit.load = value.to_owned(),
-                "ActiveState" => unit.active = value.to_owned(),
-                "SubState" => unit.sub = value.to_owned(),
-                "Result" => unit.result = value.to_owned(),
+                "LoadState" => value.clone_into(&mut unit.load),
+                "ActiveState" => value.clone_into(&mut unit.active),
+                "SubState" => value.clone_into(&mut unit.sub),
+                "Result" => value.clone_into(&mut unit.result),
                 // Only services have it.
                 "NRestarts" => unit.restarts = value.parse().unwrap_or_default(),
                 _ => {}

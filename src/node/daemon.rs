@@ -33,7 +33,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// How long a shutdown command may take to be accepted.
-const REBOOT_TIME: Duration = Duration::from_secs(60);
+const REBOOT_TIME: Duration = Duration::from_mins(1);
 /// First and longest wait after a request that was not answered.
 const API_WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// How long the watch of the disk waits before it is set up again after a failure; the sweep works meanwhile.
@@ -114,6 +114,15 @@ fn at(work: Work) -> impl FnOnce(host::Error) -> Trouble {
 /// What the watch has seen: nothing yet, or a Node or its absence.
 type Seen = Option<Option<OwnNode>>;
 
+/// A task that ends with whoever started it.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 struct Daemon {
     disk: Arc<Disk>,
     cluster: Cluster,
@@ -131,7 +140,7 @@ struct Daemon {
     /// Patches in a row that met a changed Node.
     stale: u32,
     swept: Moment,
-    watching: Option<(Arc<Items>, JoinHandle<()>)>,
+    watching: Option<(Arc<Items>, Task)>,
     events: (mpsc::Sender<()>, mpsc::Receiver<()>),
     /// The wait that was logged last.
     said: Option<Waiting>,
@@ -148,13 +157,13 @@ pub async fn run(
 ) -> Result<(), Error> {
     let (send, seen) = watch::channel::<Seen>(None);
     let mut nodes = Box::pin(cluster.watch());
-    let watching = tokio::spawn(async move {
+    let _watching = Task(tokio::spawn(async move {
         while let Some(node) = nodes.next().await {
             if send.send(Some(node)).is_err() {
                 return;
             }
         }
-    });
+    }));
     let mut daemon = Daemon {
         disk: Arc::new(disk),
         cluster,
@@ -172,17 +181,13 @@ pub async fn run(
         events: mpsc::channel(1),
         said: None,
     };
-    daemon.work(seen, stop).await;
-    watching.abort();
-    if let Some((_, task)) = daemon.watching.take() {
-        task.abort();
-    }
+    daemon.work(seen, &stop).await;
     Ok(())
 }
 
 impl Daemon {
-    async fn work(&mut self, mut seen: watch::Receiver<Seen>, stop: CancellationToken) {
-        while !stop.is_cancelled() {
+    async fn work(&mut self, mut seen: watch::Receiver<Seen>, end: &CancellationToken) {
+        while !end.is_cancelled() {
             self.look(&mut seen);
             let step = machine::next(&self.s);
             if let Step::Wait { why, until } = step {
@@ -190,11 +195,11 @@ impl Daemon {
                     tracing::info!("{why}");
                     self.said = Some(why);
                 }
-                self.wait(&mut seen, &stop, until).await;
+                self.wait(&mut seen, end, until).await;
                 continue;
             }
             if talks(&step) && self.s.now < self.api.1 {
-                self.wait(&mut seen, &stop, Some(self.api.1)).await;
+                self.wait(&mut seen, end, Some(self.api.1)).await;
                 continue;
             }
             if !looks(&step) {
@@ -272,7 +277,7 @@ impl Daemon {
         self.s.compared = None;
         if let Some(checked) = &mut self.s.checked {
             // Looked at again now, but its back-off goes on: something that changes all the time is no reason to spin.
-            checked.at = checked.at.saturating_sub(Duration::from_secs(3600));
+            checked.at = checked.at.saturating_sub(Duration::from_hours(1));
             if checked.result.drift.is_empty() && checked.result.obstacles.is_empty() {
                 self.s.checked = None;
             }
@@ -283,11 +288,8 @@ impl Daemon {
     fn watch_disk(&mut self) {
         let name = self.s.held.as_ref().and_then(|h| h.current.clone()).unwrap_or_default();
         let Ok(items) = self.items_of(&name) else { return };
-        if self.watching.as_ref().is_some_and(|(watched, task)| Arc::ptr_eq(watched, &items) && !task.is_finished()) {
+        if self.watching.as_ref().is_some_and(|(watched, task)| Arc::ptr_eq(watched, &items) && !task.0.is_finished()) {
             return;
-        }
-        if let Some((_, task)) = self.watching.take() {
-            task.abort();
         }
         let (disk, of, tell) = (Arc::clone(&self.disk), Arc::clone(&items), self.events.0.clone());
         let task = tokio::spawn(async move {
@@ -302,7 +304,7 @@ impl Daemon {
                 }
             }
         });
-        self.watching = Some((items, task));
+        self.watching = Some((items, Task(task)));
     }
 
     async fn wait(&mut self, seen: &mut watch::Receiver<Seen>, stop: &CancellationToken, until: Option<Moment>) {
@@ -382,7 +384,7 @@ impl Daemon {
             Step::Compare(name) => self.compare(name).await,
             Step::Plan { to, forced } => self.plan(to, forced).await,
             Step::Check { to, forced, drained } => self.check(to, forced, drained).await,
-            Step::Adopt(name) => self.adopt(&name).await,
+            Step::Adopt(name) => self.adopt(&name),
             Step::ForgetFailure => {
                 self.disk.set_failed(None).map_err(at(Work::Record))?;
                 self.held().failed = None;
@@ -633,7 +635,7 @@ impl Daemon {
         Ok(())
     }
 
-    async fn adopt(&mut self, name: &ConfigName) -> Result<(), Trouble> {
+    fn adopt(&mut self, name: &ConfigName) -> Result<(), Trouble> {
         let config = self.bodies.get(name).cloned().unwrap_or_else(|| json!({}));
         let items = self.keep_items(name).map_err(at(Work::Look))?;
         self.disk.adopt(&NamedConfig { name: name.clone(), config }).map_err(at(Work::Record))?;
@@ -755,14 +757,13 @@ impl Daemon {
             Err(error) => {
                 self.node_trouble(Work::Forward, &error);
                 let Some(trouble) = self.s.memory.trouble.clone() else { return Ok(()) };
-                match machine::after_failed_forward(stage, to.as_str(), &trouble) {
-                    Step::Fail(reason) => self.fail(&reason),
-                    _ => {
-                        let mut journal = self.journal()?;
-                        self.disk.back(&mut journal).await.map_err(at(Work::Back))?;
-                        self.close(Work::Back)
-                    }
-                }?;
+                if let Step::Fail(reason) = machine::after_failed_forward(stage, to.as_str(), &trouble) {
+                    self.fail(&reason)?;
+                } else {
+                    let mut journal = self.journal()?;
+                    self.disk.back(&mut journal).await.map_err(at(Work::Back))?;
+                    self.close(Work::Back)?;
+                }
                 // It counts towards the next try, so it must not be forgotten as one that worked.
                 Err(Trouble::Noted)
             }

@@ -44,13 +44,13 @@ use std::time::Duration;
 /// puts such things back within a second or two.
 pub const GRACE: Duration = Duration::from_secs(15);
 /// How long after asking for a reboot it is asked for again: a shutdown may wait for pods and inhibitors.
-pub const REBOOT_PATIENCE: Duration = Duration::from_secs(600);
+pub const REBOOT_PATIENCE: Duration = Duration::from_mins(10);
 /// How often a reboot is asked for before it has failed.
 pub const REBOOT_LIMIT: u32 = 5;
 /// How often an action is begun: once, and once more when the daemon was ended in its middle.
 pub const ACTION_LIMIT: u32 = 2;
 /// How long a daemon that knows that its Node was registered again waits for the API before it goes on without it.
-pub const NEW_NODE_PATIENCE: Duration = Duration::from_secs(120);
+pub const NEW_NODE_PATIENCE: Duration = Duration::from_mins(2);
 
 /// State on disk as the machine needs it. The current config's body stays where it is.
 #[derive(Debug, Clone, Default, PartialEq)]

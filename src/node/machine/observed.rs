@@ -151,7 +151,7 @@ impl Trouble {
 
     /// When the step may be tried again.
     pub fn retry_at(&self) -> Moment {
-        self.last + back_off(Duration::from_secs(1), self.count, Duration::from_secs(60))
+        self.last + back_off(Duration::from_secs(1), self.count, Duration::from_mins(1))
     }
 }
 
@@ -171,7 +171,7 @@ pub struct Memory {
 /// First wait after a failed update or an ended drain.
 pub(super) const FIRST_WAIT: Duration = Duration::from_secs(10);
 /// Longest wait between two tries of the same (design 7.4).
-pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(300);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_mins(5);
 
 /// `first`, doubled for each try after the first, at most `longest`. Jitter is the loop's business: one node waits alone.
 pub fn back_off(first: Duration, tries: u32, longest: Duration) -> Duration {

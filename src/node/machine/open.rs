@@ -155,7 +155,7 @@ fn reboot(s: &Situation, j: &Journal) -> Step {
         // After asking: nothing but waiting for the end. No checks, no drift.
         Some(asked) => asked + REBOOT_PATIENCE,
         // A daemon that starts may just have been started by a system on its way down, or the asking did not work.
-        None => back_off(Duration::from_secs(5), begun, Duration::from_secs(300)),
+        None => back_off(Duration::from_secs(5), begun, Duration::from_mins(5)),
     };
     if s.now < until {
         return Step::Wait { why: Waiting::End, until: Some(until) };

@@ -37,11 +37,11 @@ pub(super) fn next(s: &Situation, held: &Held) -> Step {
     let drift = compared.deviations.as_slice();
     if desired == current {
         let truth = if drift.is_empty() { Truth::Done } else { Truth::AtOnce(reason::drift(current, drift)) };
-        return update.rest(truth, None);
+        return update.rest(&truth, None);
     }
     let Some(failed) = &held.failed else { return Update { drift, ..update }.next() };
     if !drift.is_empty() {
-        return update.rest(Truth::AtOnce(reason::drift(current, drift)), None);
+        return update.rest(&Truth::AtOnce(reason::drift(current, drift)), None);
     }
     let (seen, count) = match &s.memory.failed {
         Some((config, seen, count)) if *config == failed.config => (*seen, *count),
@@ -50,7 +50,7 @@ pub(super) fn next(s: &Situation, held: &Held) -> Step {
     let retry_at = seen + back_off(FIRST_WAIT, count, LONGEST_WAIT);
     let until = (!failed.disruptive).then_some(retry_at);
     if failed.disruptive || s.now < retry_at {
-        return update.rest(Truth::AfterUncordon(reason::one_line(&failed.reason)), until);
+        return update.rest(&Truth::AfterUncordon(reason::one_line(&failed.reason)), until);
     }
     Update { retry: true, ..update }.next()
 }
@@ -149,9 +149,9 @@ struct Update<'a> {
 
 impl Update<'_> {
     /// Says the truth, and asks for the uncordon: a node never rests with a request that is not a fulfilled uncordon.
-    fn rest(&self, truth: Truth, until: Option<Moment>) -> Step {
+    fn rest(&self, truth: &Truth, until: Option<Moment>) -> Step {
         let node = self.node;
-        let report = match &truth {
+        let report = match truth {
             Truth::Done => {
                 let current = (!self.current.is_empty()).then_some(self.current);
                 let said = node.state == Some(NodeState::Done)
@@ -198,7 +198,7 @@ impl Update<'_> {
     /// Degraded, unless drift is the better explanation.
     fn blocked(&self, why: String, until: Moment) -> Step {
         let why = if self.drift.is_empty() { why } else { reason::drift(self.current, self.drift) };
-        self.rest(Truth::AtOnce(why), Some(until))
+        self.rest(&Truth::AtOnce(why), Some(until))
     }
 
     /// The step that brings the update nearer to an open journal.
@@ -208,7 +208,7 @@ impl Update<'_> {
             match found(s, self.desired) {
                 Found::Here => {}
                 Found::Look(Step::Wait { until, .. }) if !self.drift.is_empty() => {
-                    return self.rest(Truth::AtOnce(reason::drift(self.current, self.drift)), until);
+                    return self.rest(&Truth::AtOnce(reason::drift(self.current, self.drift)), until);
                 }
                 Found::Look(step) => return step,
                 Found::Not { why, until } => return self.blocked(why, until),
@@ -274,8 +274,8 @@ impl Update<'_> {
         let made = s.checked.as_ref().filter(|c: &&Checked| {
             c.from == *self.current && c.to == *self.desired && c.forced == self.forced && (c.drained || !drained)
         });
-        let make = Step::Check { to: self.desired.clone(), forced: self.forced, drained };
-        let Some(made) = made else { return Some(make) };
+        let look = Step::Check { to: self.desired.clone(), forced: self.forced, drained };
+        let Some(made) = made else { return Some(look) };
         let until = made.at + back_off(CHECK_AGAIN.0, made.tries, CHECK_AGAIN.1);
         let truth = if !made.result.drift.is_empty() {
             reason::drift(self.current, &made.result.drift)
@@ -284,6 +284,6 @@ impl Update<'_> {
         } else {
             return None;
         };
-        Some(if s.now >= until { make } else { self.rest(Truth::AtOnce(truth), Some(until)) })
+        Some(if s.now >= until { look } else { self.rest(&Truth::AtOnce(truth), Some(until)) })
     }
 }

@@ -9,6 +9,7 @@ use crate::api::protocol::PhaseSince;
 use crate::node::compare::Deviation;
 use crate::node::disk::Check;
 use crate::node::journal::{NamedConfig, NotedAction, Stage};
+use k8s_openapi::jiff::Timestamp;
 
 /// Configs: b reboots; c restarts; a and d cost nothing; `bad-restart` and `bad-reboot` fail.
 const CONFIGS: [&str; 6] = ["a", "b", "c", "d", "bad-restart", "bad-reboot"];
@@ -46,6 +47,7 @@ struct Disk {
     held: Held,
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "a world is full of yes and no")]
 struct World {
     rng: Rng,
     log: Vec<String>,
@@ -372,7 +374,7 @@ impl World {
             Step::Wait { until, .. } => {
                 p.read = if matches!(p.read, Read::Fresh) { Read::Cached } else { p.read };
                 if let Some(until) = until {
-                    self.clock = self.clock.max(until.min(self.clock + Duration::from_secs(60)));
+                    self.clock = self.clock.max(until.min(self.clock + Duration::from_mins(1)));
                 }
                 if p.node.is_none() || until.is_none() {
                     self.watch_into(p);
@@ -443,7 +445,7 @@ impl World {
             Step::Claim { desired, quiet } => {
                 if self.api.as_ref().is_some_and(|n| n.desired == desired) {
                     self.patch(p, |n| {
-                        n.phase = Some(PhaseSince { phase: Phase::Claimed, since: Default::default() });
+                        n.phase = Some(PhaseSince { phase: Phase::Claimed, since: Timestamp::default() });
                         if !quiet {
                             n.state = Some(NodeState::Working);
                             n.reason = None;

@@ -1,8 +1,11 @@
+#![allow(clippy::unnecessary_wraps, reason = "made as the fields of a situation are: optional")]
+
 use super::*;
 use crate::api::protocol::PhaseSince;
 use crate::node::compare::Deviation;
 use crate::node::disk::Check;
 use crate::node::journal::{NamedConfig, NotedAction, Stage};
+use k8s_openapi::jiff::Timestamp;
 
 const UID: &str = "u1";
 
@@ -29,7 +32,7 @@ fn node(desired: &str) -> OwnNode {
 }
 
 fn phase(phase: Phase) -> Option<PhaseSince> {
-    Some(PhaseSince { phase, since: Default::default() })
+    Some(PhaseSince { phase, since: Timestamp::default() })
 }
 
 fn working(desired: &str) -> OwnNode {
