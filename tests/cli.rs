@@ -165,11 +165,8 @@ spec:
 fn exit_codes_tell_refused_from_could_not() {
     for (args, code) in [
         (&["render", "--pool", "worker", "-f", "no-such-file"][..], 2),
-<<<<<<< HEAD
         (&["render", "--pool", "worker", "-f", "src"][..], 2),
-=======
         (&["render", "--pool", "worker", "-f", "docs"][..], 2),
->>>>>>> node
         (&["render", "-f", "examples"][..], 2),
         (&["render", "--pool", "worker"][..], 2),
         (&["render", "--pool", "worker", "-f", "-", "-f", "-"][..], 2),
