@@ -72,6 +72,19 @@ fn l11_r254_a_body_is_kept_aside_while_its_unit_is_masked() {
 }
 
 #[test]
+fn l11_links_under_a_mask_are_removed_when_it_goes() {
+    let Some(node) = Node::new() else { return };
+    let before = node.tree();
+    let masked = units(&[json!({"name": "chronyd.service", "mask": true})]);
+    let off = units(&[json!({"name": "chronyd.service", "enabled": false})]);
+    node.update(&empty(), &masked);
+    node.update(&masked, &off);
+    assert_eq!(node.systemctl(&["is-enabled", "chronyd.service"]), "disabled");
+    node.update(&off, &empty());
+    assert_same(&node.tree(), &before, "withdrawn");
+}
+
+#[test]
 fn l10_r152_a_dangling_alias_of_ours_does_not_block_its_successor() {
     let Some(node) = Node::new() else { return };
     let (first, second) = (units(&[with_alias("a.service")]), units(&[with_alias("b.service")]));

@@ -313,7 +313,7 @@ impl Checker<'_> {
         let original = Originals::of(self.root).get(&path)?.filter(|original| original.was != Was::Nothing);
         let is_ours = self.from.places.get(&path).is_some_and(|managed| managed.want != Want::NoMask);
         // Ours goes: what was there before it comes back, unless that is the mask that goes.
-        if (is_ours || left.is_some()) && (is_ours || seen.kind == Kind::Absent) {
+        if is_ours || (left.is_some() && seen.kind == Kind::Absent) {
             return match original {
                 Some(original) if original.is_mask() && !unmasks => Ok(Body::Masked),
                 Some(original) if !original.is_mask() => Ok(Body::Found(Install::default())),
