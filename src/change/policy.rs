@@ -6,9 +6,11 @@
 use crate::api::machine_configuration::{
     DefaultActions, FilePolicy, KeyPolicy, NodeDisruptionPolicy, NodeDisruptionPolicyStatus, PolicyAction, UnitPolicy,
 };
-use crate::render::path::{is_clean, is_within};
-use crate::render::validate::unit_name_problem;
 use crate::api::{CLUSTER, MachineConfiguration, shipped};
+use crate::render::finding::Finding;
+use crate::render::path::{is_clean, is_within};
+use crate::render::rule;
+use crate::render::validate::unit_name_problem;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -161,6 +163,16 @@ pub fn problems(cluster: &MachineConfiguration) -> Vec<String> {
     found
 }
 
+/// The same as findings, for offline commands.
+pub fn findings(cluster: &MachineConfiguration) -> Vec<Finding> {
+    let object = format!("MachineConfiguration/{}", cluster.name());
+    let split = |problem: &String| {
+        let (path, message) = problem.split_once(": ").unwrap_or(("", problem));
+        rule::POLICY.finding(&object, path, message)
+    };
+    problems(cluster).iter().map(split).collect()
+}
+
 fn entries(at: &str, key: &str, keys: &[&str], found: &mut Vec<String>) {
     if keys.len() > ENTRIES {
         found.push(format!("{at}: {} entries; at most {ENTRIES} are allowed, name a parent directory", keys.len()));
@@ -212,8 +224,7 @@ fn path_problem(path: &str) -> Option<String> {
     if path.chars().any(char::is_control) {
         return Some(format!("`{}` holds a control character", one_line(path)));
     }
-    let clean = path == "/" || path[1..].split('/').all(|part| !matches!(part, "" | "." | ".."));
-    (!clean)
+    (!is_clean(path))
         .then(|| format!("`{path}` is not clean and matches nothing; write it without //, ., .. and a / at its end"))
 }
 

@@ -40,7 +40,7 @@ rules! {
     API_VERSION = Error "api-version": "An object's kind is ours, its apiVersion is not.",
         "write machineconfiguration.alauda.io/v1alpha1";
     OBJECT_NAME = Error "object-name": "An object has no name, or one that Kubernetes refuses.",
-        "name it with lower-case letters, digits, - and .";
+        "name it with lower-case letters, digits, dashes and dots";
     DUPLICATE_OBJECT = Error "duplicate-object": "Two objects of one kind have the same name.", "keep one";
     NAMESPACE = Warning "namespace": "An object has a namespace; all three kinds are cluster-wide, and it is ignored.",
         "remove it";
@@ -92,7 +92,7 @@ rules! {
         "keep the unit and remove the file";
     UNIT_MASKED = Error "unit-masked": "A unit is to be enabled and masked: systemd can only do one.",
         "set enabled: false beside mask: true";
-    UNIT_TEMPLATE = Error "unit-template": "A template is to be enabled without an instance, and has no DefaultInstance.",
+    UNIT_TEMPLATE = Error "unit-template": "A template is to be enabled without an instance, and has no `DefaultInstance`.",
         "enable an instance, NAME@INSTANCE.service, or write DefaultInstance= into [Install]";
 
     // Keys.
@@ -111,7 +111,7 @@ rules! {
     SOURCE_UNSELECTED = Warning "source-unselected": "No pool selects a source.",
         "label it with machineconfiguration.alauda.io/role: worker or another pool's role";
     POOL_NAME = Error "pool-name": "A pool's name is too long for the labels and names made from it.",
-        "use a name of at most 63 letters, digits, - and .";
+        "use a name of at most 63 letters, digits, dashes and dots";
     POOL_SELECTOR = Error "pool-selector": "A label selector of a pool cannot be read.", "correct the selector";
     POOL_WORKER = Error "pool-worker": "A custom pool does not take the sources of worker.",
         "let machineConfigSelector match machineconfiguration.alauda.io/role In [worker, POOL]";

@@ -2,6 +2,8 @@
 //!
 //! Which nodes a pool takes uses the same [`matches()`]; what follows from it is the controller's.
 
+use super::finding::Finding;
+use super::rule;
 use crate::api::{MachineConfig, MachineConfigPool, label};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
@@ -179,6 +181,26 @@ pub fn sources<'a>(
     }
     selected.sort_by(|a, b| a.name().as_bytes().cmp(b.name().as_bytes()));
     Ok(selected)
+}
+
+/// Sources that none of `pools` selects: written for nobody, or with a slip in a label.
+pub fn unselected(pools: &[MachineConfigPool], all: &[MachineConfig]) -> Vec<Finding> {
+    let none = BTreeMap::new();
+    let taken = |source: &MachineConfig| {
+        let labels = source.metadata.labels.as_ref().unwrap_or(&none);
+        // A selector that cannot be read is a finding of its pool.
+        pools.iter().any(|p| matches(p.spec.machine_config_selector.as_ref(), labels) == Ok(true))
+    };
+    let mut found: Vec<Finding> = all
+        .iter()
+        .filter(|c| !c.is_rendered() && !taken(c))
+        .map(|c| {
+            let object = format!("MachineConfig/{}", c.name());
+            rule::SOURCE_UNSELECTED.finding(&object, "metadata.labels", "no pool selects these labels")
+        })
+        .collect();
+    found.sort_by(|a, b| a.object.cmp(&b.object));
+    found
 }
 
 #[cfg(test)]

@@ -2,47 +2,31 @@
 
 use super::{Report, duplicates, quoted};
 use crate::api::SSH_USER;
+use crate::render::ignition::ssh_key::{self, KeyKind};
 use crate::render::layer::UserLayer;
 use crate::render::rule;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
-/// Types of keys that sshd takes in `authorized_keys`.
-const KEY_TYPES: [&str; 14] = [
-    "ssh-ed25519",
-    "ssh-rsa",
-    "ssh-dss",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "sk-ssh-ed25519@openssh.com",
-    "sk-ecdsa-sha2-nistp256@openssh.com",
-    "ssh-ed25519-cert-v01@openssh.com",
-    "ssh-rsa-cert-v01@openssh.com",
-    "ecdsa-sha2-nistp256-cert-v01@openssh.com",
-    "ecdsa-sha2-nistp384-cert-v01@openssh.com",
-    "ecdsa-sha2-nistp521-cert-v01@openssh.com",
-    "ssh-xmss@openssh.com",
-];
+use std::collections::BTreeMap;
+use std::fmt::Arguments;
 
 pub(super) fn check(users: &[UserLayer], report: &mut Report) {
     for (i, user) in users.iter().enumerate() {
         let field = format!("passwd.users[{i}]");
         who(user, &field, report);
         for (j, key) in user.keys.iter().enumerate() {
-            self::key(key, &format!("{field}.sshAuthorizedKeys[{j}]"), report);
+            self::key(key, format_args!("{field}.sshAuthorizedKeys[{j}]"), report);
         }
-        let keys = user.keys.iter().enumerate();
         // Keys are public, but long: the place tells which one it is.
-        let repeated = keys.filter(|(j, key)| user.keys[..*j].contains(key));
-        for (j, key) in repeated {
-            let first = user.keys.iter().position(|k| k == key).unwrap_or_default();
-            let message = format!("is the same key as sshAuthorizedKeys[{first}]");
-            report.add(&rule::DUPLICATE_ITEM, &format!("{field}.sshAuthorizedKeys[{j}]"), message);
+        let mut seen = BTreeMap::new();
+        for (j, key) in user.keys.iter().enumerate() {
+            let first = *seen.entry(key).or_insert(j);
+            if first != j {
+                let message = format!("is the same key as sshAuthorizedKeys[{first}]");
+                report.add(&rule::DUPLICATE_ITEM, format_args!("{field}.sshAuthorizedKeys[{j}]"), message);
+            }
         }
     }
-    let names = users.iter().enumerate().filter(|(_, u)| u.called() == SSH_USER);
-    duplicates(names.map(|(i, u)| (format!("passwd.users[{i}]"), u.called())), "user", report);
+    let names = users.iter().map(UserLayer::called).enumerate().filter(|(_, name)| *name == SSH_USER);
+    duplicates(names, "user", |i| format!("passwd.users[{i}]"), report);
 }
 
 fn who(user: &UserLayer, field: &str, report: &mut Report) {
@@ -53,17 +37,17 @@ fn who(user: &UserLayer, field: &str, report: &mut Report) {
             report.help(&rule::USER, field, message, "keep name: boot");
         }
         (None, None) => {
-            report.help(&rule::USER, &format!("{field}.name"), "is missing", format!("write name: {SSH_USER}"));
+            report.help(&rule::USER, format_args!("{field}.name"), "is missing", format!("write name: {SSH_USER}"));
         }
         _ if user.called() != SSH_USER => {
             let message = format!("found {}, expected {SSH_USER}", quoted(user.called()));
-            report.add(&rule::USER, &format!("{field}.{spelled}"), message);
+            report.add(&rule::USER, format_args!("{field}.{spelled}"), message);
         }
         _ => {}
     }
 }
 
-fn key(key: &str, field: &str, report: &mut Report) {
+fn key(key: &str, field: Arguments, report: &mut Report) {
     if key.trim().is_empty() {
         return report.add(&rule::KEY_LINE, field, "is empty");
     }
@@ -75,71 +59,12 @@ fn key(key: &str, field: &str, report: &mut Report) {
         };
         return report.help(&rule::KEY_LINE, field, format!("holds {c:?}"), help);
     }
-    if let Some(problem) = form_problem(key) {
-        report.add(&rule::KEY_FORM, field, problem);
-    }
-}
-
-/// Why sshd would pass over the line.
-fn form_problem(line: &str) -> Option<String> {
-    if line.trim_start().starts_with('#') {
-        return Some("is a comment".to_owned());
-    }
-    // Options, if any, stand before the type and may hold blanks in quotes; the type is a known word, so it is looked for.
-    let words: Vec<&str> = line.split([' ', '\t']).filter(|w| !w.is_empty()).collect();
-    let Some(at) = words.iter().position(|w| KEY_TYPES.contains(w)) else {
-        return Some("names no type of key that is known, such as ssh-ed25519".to_owned());
-    };
-    let (type_, Some(text)) = (words[at], words.get(at + 1)) else {
-        return Some(format!("has nothing after {}", words[at]));
-    };
-    let Ok(blob) = STANDARD.decode(text) else {
-        return Some(format!("what follows {type_} is not base64"));
-    };
-    match blob_fields(&blob) {
-        Some(fields) if fields.first() == Some(&type_.as_bytes()) && fields.len() > 1 => None,
-        Some(_) => Some(format!("the key is not of type {type_}")),
-        None => Some("the key is cut short".to_owned()),
-    }
-}
-
-/// The length-prefixed fields of a key; none when it ends within one.
-fn blob_fields(blob: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut rest = blob;
-    let mut fields = Vec::new();
-    while !rest.is_empty() {
-        let (length, after) = rest.split_first_chunk::<4>()?;
-        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
-        fields.push(after.get(..length)?);
-        rest = &after[length..];
-    }
-    Some(fields)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const KEY: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIGtjp6lmGJb0Gu3qNXNAEqjKTUWTZPWGCFXLJQmoPJFk";
-
-    #[test]
-    fn a_line_that_sshd_ignores_is_seen() {
-        for (line, problem) in [
-            (format!("ssh-ed25519 {KEY} me@here"), None),
-            (format!("ssh-ed25519 {KEY}"), None),
-            (format!("from=\"10.0.0.0/8\",command=\"echo 'a b'\" ssh-ed25519 {KEY} me"), None),
-            (format!("ssh-rsa {KEY}"), Some("not of type ssh-rsa")),
-            (format!("ssh-ed25519 {}", &KEY[..40]), Some("cut short")),
-            ("ssh-rsa <ssh-public-key>".to_owned(), Some("not base64")),
-            ("ssh-ed25519".to_owned(), Some("nothing after")),
-            (KEY.to_owned(), Some("no type of key")),
-            (format!("# ssh-ed25519 {KEY}"), Some("comment")),
-        ] {
-            match (form_problem(&line), problem) {
-                (None, None) => {}
-                (Some(found), Some(part)) => assert!(found.contains(part), "{line}: {found}"),
-                (found, expected) => panic!("{line}: {found:?}, expected {expected:?}"),
-            }
+    match ssh_key::check(key) {
+        Ok(KeyKind::Known) => {}
+        Ok(KeyKind::Unknown) => {
+            let help = "make sure that the node's sshd accepts it; ssh-ed25519 always is";
+            report.help(&rule::KEY_FORM, field, "is of a type that sshd may not accept", help);
         }
+        Err(error) => report.help(&rule::KEY_FORM, field, error.to_string(), ""),
     }
 }

@@ -11,37 +11,48 @@ mod whole;
 
 pub(super) use contents::Decoder;
 pub use units::unit_name_problem;
-pub(super) use whole::{SSH_KEYS_FILE, whole};
+pub(super) use whole::whole;
 
 use super::finding::{Finding, Severity};
 use super::layer::Layer;
+use super::merge::{Merged, Source};
 use super::rule::Rule;
 use super::{ignition, path, rule, select, shape};
 use crate::api::{IGNITION_VERSION, MachineConfig, MachineConfigPool};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
-/// Collects the findings of one object.
+/// Collects the findings of one object. Fields are formatted only for a finding: most values are fine.
 pub(super) struct Report<'r> {
     /// `MachineConfig/NAME`; empty for a config without an object.
     pub(super) object: &'r str,
     /// Field path of the config in the object.
-    pub(super) at: &'r str,
+    pub(super) at: &'static str,
     pub(super) found: &'r mut Vec<Finding>,
 }
 
 impl Report<'_> {
     /// A finding at a field below the config, with the rule's own help.
-    fn add(&mut self, rule: &'static Rule, field: &str, message: impl Into<String>) {
-        self.found.push(rule.finding(self.object, below(self.at, field), message));
+    fn add(&mut self, rule: &'static Rule, field: impl fmt::Display, message: impl Into<String>) {
+        self.help(rule, field, message, rule.fix);
     }
 
-    /// A finding with help of its own.
-    fn help(&mut self, rule: &'static Rule, field: &str, message: impl Into<String>, help: impl Into<String>) {
-        self.add(rule, field, message);
-        if let Some(last) = self.found.last_mut() {
-            last.help = help.into();
+    /// A finding with help of its own. Of a field that has the wrong type that alone is said.
+    fn help(
+        &mut self,
+        rule: &'static Rule,
+        field: impl fmt::Display,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let path = below(self.at, &field.to_string());
+        let untyped = |f: &Finding| f.rule == rule::FIELD_TYPE.id && f.path == path && f.object == self.object;
+        if !self.found.iter().any(untyped) {
+            let mut finding = rule.finding(self.object, path, message);
+            finding.help = help.into();
+            self.found.push(finding);
         }
     }
 }
@@ -76,14 +87,12 @@ pub(super) fn source<'a>(
         found.push(rule::KERNEL_ARGUMENTS.finding(object, "spec.kernelArguments", "is not supported yet"));
     }
     match &config.spec.config {
-        Some(value) => {
-            self::config(value, decoder, &mut Report { object, at: "spec.config", found })
-        }
+        Some(value) => self::config(value, decoder, &mut Report { object, at: "spec.config", found }),
         None => Layer::default(),
     }
 }
 
-/// Checks a config on its own. Nothing comes back of one whose types or version are wrong: it cannot be read.
+/// Checks a config on its own. Nothing comes back of one of another version: it cannot be read.
 pub(super) fn config<'a>(value: &'a Value, decoder: &mut Decoder, report: &mut Report) -> Layer<'a> {
     // absent, null and {} are alike, and so is an object of nothing.
     if matches!(value, Value::Null) || value.as_object().is_some_and(serde_json::Map::is_empty) {
@@ -92,14 +101,18 @@ pub(super) fn config<'a>(value: &'a Value, decoder: &mut Decoder, report: &mut R
     if !version(value, report) {
         return Layer::default();
     }
-    if !shape::walk(value, &shape::CONFIG, report.object, report.at, report.found) {
-        return Layer::default();
-    }
+    let typed = shape::walk(value, &shape::CONFIG, report.object, report.at, report.found);
     let layer = Layer::new(value);
     files::check(&layer.files, decoder, report);
     units::check(&layer.units, report);
     keys::check(&layer.users, report);
-    specification(value, report);
+    let mut alone = Merged::default();
+    alone.lay(Source { object: report.object.to_owned(), at: report.at }, &layer);
+    whole(&alone, false, decoder, report.found);
+    // A value of the wrong type is as if it were absent until here: all slips are shown at once.
+    if typed {
+        specification(value, report);
+    }
     layer
 }
 
@@ -195,22 +208,19 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Where each key was first; a later one of the same name is a finding.
+/// Where each name was first; a later one of the same name is a finding. `field` is the path of an element's name.
 pub(super) fn duplicates<'a>(
-    names: impl Iterator<Item = (String, &'a str)>,
+    names: impl Iterator<Item = (usize, &'a str)>,
     what: &str,
+    field: impl Fn(usize) -> String,
     report: &mut Report,
 ) {
-    let mut first: BTreeMap<&str, String> = BTreeMap::new();
-    for (field, name) in names {
-        match first.get(name) {
-            Some(before) => {
-                let message = format!("{what} {} is there already, at {}", quoted(name), below(report.at, before));
-                report.add(&rule::DUPLICATE_ITEM, &field, message);
-            }
-            None => {
-                first.insert(name, field);
-            }
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    for (index, name) in names {
+        let before = *first.entry(name).or_insert(index);
+        if before != index {
+            let message = format!("{what} {} is there already, at {}", quoted(name), below(report.at, &field(before)));
+            report.add(&rule::DUPLICATE_ITEM, field(index), message);
         }
     }
 }
@@ -257,6 +267,3 @@ pub fn pool(pool: &MachineConfigPool) -> Vec<Finding> {
 pub(super) fn pool_object(pool: &MachineConfigPool) -> String {
     format!("MachineConfigPool/{}", pool.name())
 }
-
-#[cfg(test)]
-mod tests;

@@ -41,17 +41,11 @@ fn check_disks(storage: &Object, here: &Trail<'_>, report: &mut Report) {
 /// The partitions of one disk together.
 fn check_table(disk: &Object, at_partitions: &Trail<'_>, report: &mut Report) {
     let at = |i: usize| Trail::Item(at_partitions, i).pointer();
-    let number = |partition: &Object| whole(partition, "number").filter(|number| *number != 0);
     for i in collisions(each(disk, "partitions").map(|(_, partition)| number(partition))) {
         report.error(at(i), "another partition has this number");
     }
     for i in collisions(each(disk, "partitions").map(|(_, partition)| text(partition, "label"))) {
         report.error(at(i), "another partition has this label");
-    }
-    for (i, partition) in each(disk, "partitions") {
-        if number(partition).is_none() && !partition.contains_key("label") {
-            report.error(at(i), "a partition needs a number from 1 or a label");
-        }
     }
     if let Some(i) = overlap(disk) {
         report.error(at(i), "it overlaps with another partition");
@@ -83,7 +77,15 @@ fn overlap(disk: &Object) -> Option<usize> {
     })
 }
 
+/// Zero is "the next free one".
+fn number(partition: &Object) -> Option<i64> {
+    whole(partition, "number").filter(|number| *number != 0)
+}
+
 fn check_partition(partition: &Object, at: &Trail<'_>, report: &mut Report) {
+    if number(partition).is_none() && !partition.contains_key("label") {
+        report.error(at.pointer(), "a partition needs a number from 1 or a label");
+    }
     let says_more = ["label", "sizeMiB", "startMiB"].iter().any(|field| partition.contains_key(*field))
         || ["guid", "typeGuid"].iter().any(|field| !plain(partition, field).is_empty());
     if flag(partition, "shouldExist") == Some(false) && says_more {
