@@ -3,7 +3,10 @@
 pub mod completions;
 pub mod controller;
 pub mod crds;
+<<<<<<< HEAD
 pub mod daemon;
+=======
+>>>>>>> disk
 pub mod host_exec;
 pub mod input;
 pub mod man;
@@ -40,16 +43,20 @@ pub enum Command {
     /// Print the custom resource definitions
     Crds(crds::Args),
 <<<<<<< HEAD
+<<<<<<< HEAD
 =======
     /// Run a command inside a node's root (used by the daemon)
     #[command(hide = true)]
     HostExec(host_exec::Args),
 >>>>>>> node
+=======
+>>>>>>> disk
     /// Print a script for a shell to complete mcx on TAB
     Completions(completions::Args),
     /// Write manual pages
     #[command(hide = true)]
     Man(man::Args),
+<<<<<<< HEAD
 <<<<<<< HEAD
     /// Write the reference pages
     #[command(hide = true)]
@@ -59,6 +66,11 @@ pub enum Command {
     HostExec(host_exec::Args),
 =======
 >>>>>>> node
+=======
+    /// Run a command inside a node's root (used by the daemon)
+    #[command(hide = true)]
+    HostExec(host_exec::Args),
+>>>>>>> disk
 }
 
 /// Runs a command to its exit code: 0 fine or same, 1 different or invalid, 2 could not do it.
@@ -71,6 +83,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Crds(args) => crds::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
+<<<<<<< HEAD
         Command::Reference(args) => reference::run(&args),
         Command::HostExec(args) => host_exec::run(&args),
 =======
@@ -82,6 +95,9 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
 >>>>>>> node
+=======
+        Command::HostExec(args) => host_exec::run(&args),
+>>>>>>> disk
     };
     match result {
         Ok(code) => code,
