@@ -3,10 +3,7 @@
 pub mod completions;
 pub mod controller;
 pub mod crds;
-<<<<<<< HEAD
 pub mod daemon;
-=======
->>>>>>> disk
 pub mod host_exec;
 pub mod input;
 pub mod man;
@@ -29,75 +26,38 @@ pub struct Cli {
 /// What mcx can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-<<<<<<< HEAD
     /// Print the rendered config of a pool
     Render(render::Args),
-=======
->>>>>>> node
     /// Run the cluster controller
     Controller(Box<controller::Args>),
     /// Run the daemon of one node
     Daemon(daemon::Args),
-    /// Print the rendered config of a pool
-    Render(render::Args),
     /// Print the custom resource definitions
     Crds(crds::Args),
-<<<<<<< HEAD
-<<<<<<< HEAD
-=======
-    /// Run a command inside a node's root (used by the daemon)
-    #[command(hide = true)]
-    HostExec(host_exec::Args),
->>>>>>> node
-=======
->>>>>>> disk
     /// Print a script for a shell to complete mcx on TAB
     Completions(completions::Args),
     /// Write manual pages
     #[command(hide = true)]
     Man(man::Args),
-<<<<<<< HEAD
-<<<<<<< HEAD
     /// Write the reference pages
     #[command(hide = true)]
     Reference(reference::Args),
     /// Run a command inside a node's root (used by the daemon)
     #[command(hide = true)]
     HostExec(host_exec::Args),
-=======
->>>>>>> node
-=======
-    /// Run a command inside a node's root (used by the daemon)
-    #[command(hide = true)]
-    HostExec(host_exec::Args),
->>>>>>> disk
 }
 
 /// Runs a command to its exit code: 0 fine or same, 1 different or invalid, 2 could not do it.
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
-<<<<<<< HEAD
         Command::Render(args) => render::run(&args),
         Command::Controller(args) => controller::run(&args),
         Command::Daemon(args) => daemon::run(&args),
         Command::Crds(args) => crds::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
-<<<<<<< HEAD
         Command::Reference(args) => reference::run(&args),
         Command::HostExec(args) => host_exec::run(&args),
-=======
-        Command::Controller(args) => controller::run(&args),
-        Command::Daemon(args) => daemon::run(&args),
-        Command::Render(args) => render::run(&args),
-        Command::Crds(args) => crds::run(&args),
-        Command::HostExec(args) => host_exec::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
->>>>>>> node
-=======
-        Command::HostExec(args) => host_exec::run(&args),
->>>>>>> disk
     };
     match result {
         Ok(code) => code,
