@@ -11,12 +11,15 @@
 //! | [`change`] | what differs between two configs, and what that costs a node |
 //! | [`pool`] | the controller: membership, rollout, drain, status |
 //! | [`node`] | the daemon: transaction, drift, actions, reboot |
+//! | [`serve`], [`logging`] | what controller and daemon share: metrics, probes, logs |
 //! | [`cmd`] | the subcommands: flags in, library call, output out |
 
 pub mod api;
 pub mod change;
 pub mod cmd;
+pub mod logging;
 pub mod node;
 pub mod pool;
 pub mod render;
+pub mod serve;
 pub mod yaml;

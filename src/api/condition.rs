@@ -15,6 +15,11 @@ pub const RENDER_DEGRADED: &str = "RenderDegraded";
 /// `MachineConfiguration`: the object is in effect. False when it is not the one that is read, or part of it is refused.
 pub const VALID: &str = "Valid";
 
+/// Reason of [`VALID`] True: the policy in `status` is the one in `spec`.
+pub const IN_EFFECT: &str = "InEffect";
+/// Reason of [`VALID`] False: another name than `cluster`, so nobody reads it.
+pub const NOT_READ: &str = "NotRead";
+
 /// Why a pool condition is as it is. `CamelCase`, stable: scripts compare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {

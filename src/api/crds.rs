@@ -1,22 +1,45 @@
 //! The three custom resource definitions, as `mcx crds` prints them and `manifests/crds/` holds them.
 
-use super::{GROUP, MachineConfigPool, MachineConfigSpec, MachineConfiguration, VERSION};
+use super::{
+    GROUP, MachineConfigPool, MachineConfigPoolSpec, MachineConfigPoolStatus, MachineConfigSpec, MachineConfiguration,
+    MachineConfigurationSpec, MachineConfigurationStatus, VERSION,
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 /// `MachineConfig`, `MachineConfigPool`, `MachineConfiguration`, as JSON in the order of their names.
 pub fn all() -> Vec<Value> {
-    vec![machine_config(), derived(&MachineConfigPool::crd()), derived(&MachineConfiguration::crd())]
+    vec![
+        machine_config(),
+        derived(
+            &MachineConfigPool::crd(),
+            &schema_of::<MachineConfigPoolSpec>(),
+            &schema_of::<MachineConfigPoolStatus>(),
+        ),
+        derived(
+            &MachineConfiguration::crd(),
+            &schema_of::<MachineConfigurationSpec>(),
+            &schema_of::<MachineConfigurationStatus>(),
+        ),
+    ]
 }
 
-fn machine_config() -> Value {
+/// Schema of a type, as written in [`super::schema`] and with the descriptions of its fields. Not taken from the
+/// derived CRD, which passes through kube's rewriting: bounds become floating numbers there, int-or-string loses its types.
+fn schema_of<T: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::openapi3();
     settings.inline_subschemas = true;
     settings.meta_schema = None;
-    let mut spec = settings.into_generator().into_root_schema_for::<MachineConfigSpec>().to_value();
-    tidy(&mut spec);
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    tidy(&mut schema);
+    schema
+}
+
+fn machine_config() -> Value {
+    let spec = schema_of::<MachineConfigSpec>();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -52,7 +75,7 @@ fn machine_config() -> Value {
 }
 
 /// A derived CRD with the root written as the published ones are: `apiVersion`, `kind` and `metadata` are in it.
-fn derived(crd: &CustomResourceDefinition) -> Value {
+fn derived(crd: &CustomResourceDefinition, spec: &Value, status: &Value) -> Value {
     let mut crd = serde_json::to_value(crd).unwrap_or_default();
     if let Some(names) = crd["spec"]["names"].as_object_mut() {
         names.insert("listKind".to_owned(), format!("{}List", names["kind"].as_str().unwrap_or_default()).into());
@@ -60,10 +83,7 @@ fn derived(crd: &CustomResourceDefinition) -> Value {
     }
     let version = &mut crd["spec"]["versions"][0];
     let schema = version["schema"]["openAPIV3Schema"].take();
-    let (mut spec, mut status) = (schema["properties"]["spec"].clone(), schema["properties"]["status"].clone());
-    tidy(&mut spec);
-    tidy(&mut status);
-    let mut whole = root(schema["description"].as_str().unwrap_or_default(), &spec, Some(&status));
+    let mut whole = root(schema["description"].as_str().unwrap_or_default(), spec, Some(status));
     whole["required"] = json!(["spec"]);
     version["schema"]["openAPIV3Schema"] = whole;
     if let Some(version) = version.as_object_mut() {

@@ -6,6 +6,8 @@ pub const RENDERED: &str = "RenderedConfigGenerated";
 pub const RENDER_FAILED: &str = "RenderFailed";
 /// Pool: a rendered config that had been edited or deleted by hand was put back.
 pub const RENDERED_PUT_BACK: &str = "RenderedConfigPutBack";
+/// Source: no pool selects it, so it does nothing.
+pub const SOURCE_NOT_SELECTED: &str = "SourceNotSelected";
 /// Pool and Node: a node was given a desired config.
 pub const DESIRED_SET: &str = "SetDesiredConfig";
 /// Pool: all nodes are updated.

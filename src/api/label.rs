@@ -17,3 +17,6 @@ pub const NODE_ROLE_WORKER: &str = "node-role.kubernetes.io/worker";
 pub const MASTER: &str = "master";
 /// Name of the pool of all other nodes, and the value of [`ROLE`] for its sources.
 pub const WORKER: &str = "worker";
+
+/// On pods of mcx: which part they are, [`super::DEPLOYMENT`] or [`super::DAEMONSET`].
+pub const COMPONENT: &str = "app.kubernetes.io/component";

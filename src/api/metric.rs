@@ -10,11 +10,13 @@ pub const POOL_CONDITION: &str = "pool_condition";
 pub const DRAIN_OVERDUE: &str = "drain_overdue";
 /// Gauge: nodes that no pool selects.
 pub const UNMANAGED_NODES: &str = "unmanaged_nodes";
+/// Gauge: `MachineConfigs` that no pool selects.
+pub const UNSELECTED_SOURCES: &str = "unselected_sources";
 /// Gauge: 1 on the replica that leads.
 pub const LEADING: &str = "leading";
 /// Counter by kind of object: writes to the API.
 pub const API_WRITES: &str = "api_writes";
-/// Counter by outcome: renderings.
+/// Counter by outcome (`rendered`, `refused`): renderings of a pool.
 pub const RENDERINGS: &str = "renderings";
 /// Gauge by state: 1 for the node's state, on its daemon.
 pub const NODE_STATE: &str = "node_state";

@@ -1,11 +1,17 @@
 //! What differs between two configs, and what that costs a node under the policy. Pure.
+//!
+//! Preview, controller and daemon call these same functions, so that what a preview says is what a node does. Carrying the
+//! actions out is the node's; which policy is in effect is [`policy`]'s.
 
+mod combine;
 pub mod policy;
 
+pub use combine::actions;
+
 use crate::render::items::Items;
-use policy::EffectivePolicy;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// How one item differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +57,8 @@ pub struct Cause {
     pub action: String,
     /// `file /etc/x`, `unit a.service`, `keys of boot`.
     pub item: String,
-    /// The policy's entry, `/etc/chrony.conf`, or `default`.
+    /// The policy's entry, `/etc/chrony.conf`, `a.service` or `sshkey`; `default`; or `unit file` for the daemon-reload
+    /// that no policy asks for.
     pub entry: String,
 }
 
@@ -66,8 +73,15 @@ pub struct Actions {
 
 impl ChangeSet {
     /// What is different in `new`.
-    pub fn between(_old: &Items, _new: &Items) -> Self {
-        todo!()
+    pub fn between(old: &Items, new: &Items) -> Self {
+        let set = |items: &Items| items.keys.iter().flatten().cloned().collect::<BTreeSet<_>>();
+        let keys = match (&old.keys, &new.keys) {
+            (None, None) => None,
+            (None, Some(_)) => Some(Difference::Added),
+            (Some(_), None) => Some(Difference::Removed),
+            (Some(_), Some(_)) => (set(old) != set(new)).then_some(Difference::Changed),
+        };
+        Self { files: differences(&old.files, &new.files), units: differences(&old.units, &new.units), keys }
     }
 
     /// Whether nothing differs.
@@ -76,9 +90,72 @@ impl ChangeSet {
     }
 }
 
-/// What `change` costs under `policy`. `old` and `new` tell which unit files are written and removed.
-pub fn actions(_change: &ChangeSet, _old: &Items, _new: &Items, _policy: &EffectivePolicy) -> Actions {
-    todo!()
+fn differences<T: PartialEq>(old: &BTreeMap<String, T>, new: &BTreeMap<String, T>) -> BTreeMap<String, Difference> {
+    let removed = old.keys().filter(|k| !new.contains_key(*k)).map(|k| (k.clone(), Difference::Removed));
+    let rest = new.iter().filter_map(|(k, item)| match old.get(k) {
+        None => Some((k.clone(), Difference::Added)),
+        Some(was) => (was != item).then(|| (k.clone(), Difference::Changed)),
+    });
+    removed.chain(rest).collect()
+}
+
+impl fmt::Display for ChangeSet {
+    /// One line: `2 files added, 1 unit changed, keys changed`, or `nothing`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        for (noun, map) in [("file", &self.files), ("unit", &self.units)] {
+            for kind in [Difference::Added, Difference::Changed, Difference::Removed] {
+                match map.values().filter(|d| **d == kind).count() {
+                    0 => {}
+                    1 => parts.push(format!("1 {noun} {kind}")),
+                    n => parts.push(format!("{n} {noun}s {kind}")),
+                }
+            }
+        }
+        if let Some(kind) = self.keys {
+            parts.push(format!("keys {kind}"));
+        }
+        if parts.is_empty() { f.write_str("nothing") } else { f.write_str(&parts.join(", ")) }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Added => "added",
+            Self::Changed => "changed",
+            Self::Removed => "removed",
+        })
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DaemonReload => f.write_str("DaemonReload"),
+            Self::Reload(unit) => write!(f, "Reload {unit}"),
+            Self::Restart(unit) => write!(f, "Restart {unit}"),
+            Self::Drain => f.write_str("Drain"),
+            Self::Reboot => f.write_str("Reboot"),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.item, self.action, self.entry)
+    }
+}
+
+impl fmt::Display for Actions {
+    /// One line: `DaemonReload, Restart chronyd.service`, or `None`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.list.is_empty() {
+            return f.write_str("None");
+        }
+        let texts: Vec<String> = self.list.iter().map(Action::to_string).collect();
+        f.write_str(&texts.join(", "))
+    }
 }
 
 impl Actions {
@@ -97,3 +174,6 @@ impl Actions {
         self.list.iter().any(|a| !matches!(a, Action::DaemonReload))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,12 @@
 //! The subcommands, one file each: flags in, library call, output out. They decide nothing.
 
+pub mod completions;
+pub mod controller;
 pub mod crds;
+pub mod input;
+pub mod man;
 pub mod print;
+pub mod render;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -18,14 +23,27 @@ pub struct Cli {
 /// What mcx can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run the cluster controller
+    Controller(Box<controller::Args>),
+    /// Print the rendered config of a pool
+    Render(render::Args),
     /// Print the custom resource definitions
     Crds(crds::Args),
+    /// Print a script for a shell to complete mcx on TAB
+    Completions(completions::Args),
+    /// Write manual pages
+    #[command(hide = true)]
+    Man(man::Args),
 }
 
 /// Runs a command to its exit code: 0 fine or same, 1 different or invalid, 2 could not do it.
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
+        Command::Controller(args) => controller::run(&args),
+        Command::Render(args) => render::run(&args),
         Command::Crds(args) => crds::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     };
     match result {
         Ok(code) => code,

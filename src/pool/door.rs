@@ -3,15 +3,23 @@
 //! A guarded write carries the resourceVersion of what was read; a conflict is not retried here, since the decision
 //! has to be made again from what is there now.
 
+use super::metrics::Metrics;
 use crate::api::protocol::Slots;
+use crate::api::{ConfigName, NodeName, PoolName};
 use crate::api::{MachineConfig, MachineConfigPool, MachineConfiguration, annotation};
-use crate::api::{NodeName, PoolName};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, Patch, PatchParams};
-use kube::{Client, Resource as _};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// How the controller signs its writes (`metadata.managedFields`).
+pub const FIELD_MANAGER: &str = "mcx-controller";
 
 /// Longest time for one request that is no watch.
 pub const TIMEOUT: Duration = Duration::from_secs(15);
@@ -95,12 +103,25 @@ impl NodeChange {
 pub struct Door {
     /// Client without retries of its own: a refused eviction must come back at once.
     client: Client,
+    metrics: Option<Arc<Metrics>>,
 }
 
 impl Door {
     /// Through `client`, which must have `default_retry` off.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self { client, metrics: None }
+    }
+
+    /// The same, with every write counted.
+    #[must_use]
+    pub fn counted(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    fn wrote(&self, kind: &'static str) {
+        if let Some(metrics) = &self.metrics {
+            metrics.wrote(kind);
+        }
     }
 
     /// The client, for watches and for objects that this module does not know.
@@ -133,6 +154,11 @@ impl Door {
         self.bounded(|| format!("read MachineConfigPool {name}"), api.get_opt(name.as_str())).await
     }
 
+    /// Uncached. None when there is no such config.
+    pub async fn config(&self, name: &ConfigName) -> Result<Option<MachineConfig>, Error> {
+        self.bounded(|| format!("read MachineConfig {name}"), self.configs().get_opt(name.as_str())).await
+    }
+
     /// Changes `node` under the resourceVersion it was read with. None when it has changed meanwhile or is gone:
     /// read again and decide again.
     pub async fn change_node(&self, node: &Node, change: &NodeChange) -> Result<Option<Node>, Error> {
@@ -149,8 +175,9 @@ impl Door {
             patch["spec"] = json!({"unschedulable": if unschedulable { Value::Bool(true) } else { Value::Null }});
         }
         let api: Api<Node> = Api::all(self.client.clone());
-        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let (params, patch) = (patch_params(), Patch::Merge(&patch));
         let request = api.patch(&name, &params, &patch);
+        self.wrote("Node");
         guarded(self.bounded(|| format!("change Node {name}"), request).await)
     }
 
@@ -167,9 +194,67 @@ impl Door {
             "annotations": {annotation::SLOTS: text}
         }});
         let api: Api<MachineConfigPool> = Api::all(self.client.clone());
-        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let (params, patch) = (patch_params(), Patch::Merge(&patch));
         let request = api.patch(&name, &params, &patch);
+        self.wrote("MachineConfigPool");
         guarded(self.bounded(|| format!("write slots of MachineConfigPool {name}"), request).await)
+    }
+
+    /// Changes fields of the spec of `pool` under the resourceVersion it was read with. None as in [`Door::change_node`].
+    pub async fn change_pool_spec(
+        &self,
+        pool: &MachineConfigPool,
+        spec: Value,
+    ) -> Result<Option<MachineConfigPool>, Error> {
+        let name = pool.name().to_owned();
+        let patch = json!({
+            "metadata": {"resourceVersion": pool.meta().resource_version, "uid": pool.meta().uid},
+            "spec": spec
+        });
+        let api = self.pools();
+        let (params, patch) = (patch_params(), Patch::Merge(&patch));
+        let request = api.patch(&name, &params, &patch);
+        self.wrote("MachineConfigPool");
+        guarded(self.bounded(|| format!("write spec.configuration of MachineConfigPool {name}"), request).await)
+    }
+
+    /// Creates an object of ours. None when one of that name is there.
+    pub async fn create<K: Ours>(&self, object: &K) -> Result<Option<K>, Error> {
+        let api: Api<K> = Api::all(self.client.clone());
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        self.wrote(K::KIND);
+        guarded(self.bounded(|| format!("create {}", named(object)), api.create(&params, object)).await)
+    }
+
+    /// Writes an object of ours as a whole under the resourceVersion in it. None as in [`Door::change_node`].
+    pub async fn replace<K: Ours>(&self, object: &K) -> Result<Option<K>, Error> {
+        let api: Api<K> = Api::all(self.client.clone());
+        let name = object.meta().name.clone().unwrap_or_default();
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        self.wrote(K::KIND);
+        guarded(self.bounded(|| format!("write {}", named(object)), api.replace(&name, &params, object)).await)
+    }
+
+    /// Writes the status of an object of ours under the resourceVersion in it. None as in [`Door::change_node`].
+    pub async fn replace_status<K: Ours>(&self, object: &K) -> Result<Option<K>, Error> {
+        let api: Api<K> = Api::all(self.client.clone());
+        let name = object.meta().name.clone().unwrap_or_default();
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let request = api.replace_status(&name, &params, object);
+        self.wrote(K::KIND);
+        guarded(self.bounded(|| format!("write the status of {}", named(object)), request).await)
+    }
+
+    /// Deletes this very object, as it was read. False when it has changed meanwhile or is gone.
+    pub async fn delete<K: Ours>(&self, object: &K) -> Result<bool, Error> {
+        let api: Api<K> = Api::all(self.client.clone());
+        let meta = object.meta();
+        let only = Preconditions { uid: meta.uid.clone(), resource_version: meta.resource_version.clone() };
+        let params = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
+        let name = meta.name.clone().unwrap_or_default();
+        self.wrote(K::KIND);
+        let request = self.bounded(|| format!("delete {}", named(object)), api.delete(&name, &params)).await;
+        Ok(guarded(request)?.is_some())
     }
 
     /// A typed API of the three resources, for reads and writes that need no guard.
@@ -186,6 +271,34 @@ impl Door {
     pub fn machine_configurations(&self) -> Api<MachineConfiguration> {
         Api::all(self.client.clone())
     }
+}
+
+/// A kind of ours.
+pub trait Ours:
+    Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope> + Serialize + DeserializeOwned + Clone + Debug
+{
+    /// As in `kind`.
+    const KIND: &'static str;
+}
+
+impl Ours for MachineConfig {
+    const KIND: &'static str = "MachineConfig";
+}
+
+impl Ours for MachineConfigPool {
+    const KIND: &'static str = "MachineConfigPool";
+}
+
+impl Ours for MachineConfiguration {
+    const KIND: &'static str = "MachineConfiguration";
+}
+
+fn named<K: Ours>(object: &K) -> String {
+    format!("{} {}", K::KIND, object.meta().name.as_deref().unwrap_or_default())
+}
+
+fn patch_params() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
 /// `slots` of a pool; none when absent or unreadable.

@@ -15,17 +15,34 @@
 //! | `shipped` | the objects that mcx creates when they are absent |
 //! | `door` | every request to the API server |
 //! | `leader` | who leads |
-//! | `world` | the caches, and one consistent view of them |
+//! | `handover` | when a leader leaves the lead to another replica because of its own node |
+//! | `cache` | following a watch |
+//! | `world` | one consistent view of everything that is cached |
+//! | `caches` | which kinds are cached, and what of them |
+//! | `events`, `metrics` | what is told to people and to Prometheus |
+//! | `backoff` | how long to wait after a failure |
 //! | `controller` | the wiring of all this |
 
+pub mod backoff;
+pub mod cache;
+pub mod caches;
+pub mod controller;
 pub mod door;
 pub mod drain;
+pub mod events;
+#[cfg(test)]
+pub(crate) mod fake_api;
+pub mod handover;
+pub mod leader;
 pub mod limit;
 pub mod membership;
 pub mod metrics;
+pub mod policy;
+pub mod rendering;
 pub mod rollout;
 #[cfg(test)]
 pub(crate) mod scene;
+pub mod shipped;
 pub mod status;
 pub mod takeover;
 pub mod view;

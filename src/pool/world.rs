@@ -1,6 +1,7 @@
 //! One view of everything that the controller has cached. Caches may be late: what is written is guarded (see `door`),
 //! and what needs a slot is read again first.
 
+pub use super::events::{Events, Subject};
 use super::view::NodeView;
 use crate::api::{ConfigName, Epoch, MachineConfigPool, NodeName, PoolName};
 use crate::change::policy::EffectivePolicy;
@@ -77,26 +78,4 @@ pub struct Settings {
     pub keep_rendered: usize,
     /// Namespace of the controller and the daemons.
     pub namespace: String,
-}
-
-/// Publishes Events on objects.
-#[derive(Clone)]
-pub struct Events {
-    // The owner of `controller` fills this in.
-}
-
-/// What an Event is published on.
-#[derive(Debug, Clone)]
-pub enum Subject {
-    /// A Node, by name and UID.
-    Node(NodeName, crate::api::Uid),
-    /// A pool.
-    Pool(Arc<MachineConfigPool>),
-}
-
-impl Events {
-    /// Publishes a `Normal` or (when `warning`) `Warning` Event with a reason of [`crate::api::event`].
-    pub async fn publish(&self, _on: &Subject, _warning: bool, _reason: &'static str, _note: String) {
-        todo!()
-    }
 }

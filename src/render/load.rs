@@ -1,1 +1,254 @@
-//! To be written by the owner of this room.
+//! From texts to typed objects, each with the place it came from, so that a finding can name line and column.
+//!
+//! Reading files and folders is the command's (`cmd::input`); YAML is `yaml`'s; what is in a config is `validate`'s.
+
+use super::finding::{Finding, Severity};
+use super::validate::quoted;
+use super::{path, rule, select, shape};
+use crate::api::{API_VERSION, GROUP, MachineConfig, MachineConfigPool, MachineConfiguration};
+use crate::yaml::{self, Document};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Largest text that is read, in bytes. Two rendered configs of the largest size fit many times; beyond it the places of all
+/// fields would cost more memory than a CI job has.
+pub const INPUT_LIMIT: usize = 32 << 20;
+
+/// Deepest nesting of `List`s.
+const LIST_DEPTH: usize = 8;
+
+/// A text and its name.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// Path as it was given; `-` for standard input.
+    pub name: String,
+    /// The bytes. One more than [`INPUT_LIMIT`] is enough to see that there are too many.
+    pub bytes: Vec<u8>,
+}
+
+/// What was found in texts.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// In the order of reading; rendered ones included.
+    pub configs: Vec<MachineConfig>,
+    /// In the order of reading.
+    pub pools: Vec<MachineConfigPool>,
+    /// In the order of reading, whatever their names; only `cluster` is in effect.
+    pub policies: Vec<MachineConfiguration>,
+    /// What is wrong with the texts and objects, apart from what is in the configs.
+    pub findings: Vec<Finding>,
+    origins: BTreeMap<String, Origin>,
+}
+
+/// Where an object stands.
+#[derive(Debug, Clone)]
+struct Origin {
+    file: String,
+    document: Arc<Document>,
+    /// JSON pointer of the object in the document: empty, or an element of a `List`.
+    pointer: String,
+}
+
+impl Origin {
+    /// Gives a finding its place.
+    fn locate(&self, finding: &mut Finding) {
+        finding.file = Some(self.file.clone());
+        let pointer = format!("{}{}", self.pointer, path::to_pointer(&finding.path));
+        if let Some(place) = self.document.locate(&pointer) {
+            (finding.line, finding.column) = (Some(place.line), Some(place.column));
+        }
+    }
+
+    /// `FILE:LINE`, to name it in a finding about another object.
+    fn named(&self) -> String {
+        match self.document.locate(&self.pointer) {
+            Some(place) => format!("{}:{}", self.file, place.line),
+            None => self.file.clone(),
+        }
+    }
+}
+
+/// Reads all objects of our three kinds in `inputs`. Other kinds are skipped.
+pub fn load(inputs: Vec<Input>) -> Loaded {
+    let mut loaded = Loaded::default();
+    for input in inputs {
+        loaded.text(input);
+    }
+    loaded
+}
+
+impl Loaded {
+    /// Gives findings about objects that were read here their file, line and column, where they lack one.
+    pub fn locate(&self, findings: &mut [Finding]) {
+        for finding in findings.iter_mut().filter(|f| f.file.is_none()) {
+            if let Some(origin) = self.origins.get(&finding.object) {
+                origin.locate(finding);
+            }
+        }
+    }
+
+    /// Whether an error was found.
+    pub fn has_errors(&self) -> bool {
+        self.findings.iter().any(|f| f.severity == Severity::Error)
+    }
+
+    fn text(&mut self, input: Input) {
+        let whole = |mut finding: Finding, place: Option<(usize, usize)>| {
+            finding.file = Some(input.name.clone());
+            (finding.line, finding.column) = (place.map(|p| p.0), place.map(|p| p.1));
+            finding
+        };
+        if input.bytes.len() > INPUT_LIMIT {
+            let message = format!("is larger than {} MiB", INPUT_LIMIT >> 20);
+            return self.findings.push(whole(rule::INPUT_SIZE.finding("", "", message), None));
+        }
+        let text = match std::str::from_utf8(&input.bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let before = &input.bytes[..error.valid_up_to()];
+                let line = 1 + before.iter().filter(|b| **b == b'\n').count();
+                let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+                let column = 1 + String::from_utf8_lossy(&before[line_start..]).chars().count();
+                let finding = rule::INPUT_ENCODING.finding("", "", "is not UTF-8 text");
+                return self.findings.push(whole(finding, Some((line, column))));
+            }
+        };
+        match yaml::documents(text) {
+            Ok(documents) => {
+                for document in documents {
+                    let value = document.value.clone();
+                    let document = Arc::new(document);
+                    let origin = Origin { file: input.name.clone(), document, pointer: String::new() };
+                    self.value(value, origin, 0);
+                }
+            }
+            Err(error) => {
+                let finding = rule::YAML.finding("", "", error.message.replace('\n', " "));
+                self.findings.push(whole(finding, Some((error.line, error.column))));
+            }
+        }
+    }
+
+    /// One document or element of a `List`.
+    fn value(&mut self, mut value: Value, origin: Origin, depth: usize) {
+        if value.is_null() {
+            return;
+        }
+        let (kind, version) =
+            (value["kind"].as_str().map(str::to_owned), value["apiVersion"].as_str().map(str::to_owned));
+        let (Some(kind), true) = (kind, value.is_object()) else {
+            let message = match &value {
+                Value::Object(_) => "has no kind",
+                Value::Array(_) => "is a list",
+                _ => "is a single value",
+            };
+            return self.find(rule::NOT_AN_OBJECT.finding("", "", format!("the document {message}")), &origin);
+        };
+        let version = version.unwrap_or_default();
+        let ours = version == GROUP || version.starts_with(&format!("{GROUP}/"));
+        let is_list = kind == "List" && version == "v1" || kind.ends_with("List") && ours;
+        let items = value.get_mut("items").filter(|_| is_list && depth < LIST_DEPTH).map(Value::take);
+        if let Some(Value::Array(items)) = items {
+            for (i, item) in items.into_iter().enumerate() {
+                let origin = Origin { pointer: format!("{}/items/{i}", origin.pointer), ..origin.clone() };
+                self.value(item, origin, depth + 1);
+            }
+            return;
+        }
+        let known = ["MachineConfig", "MachineConfigPool", "MachineConfiguration"];
+        if !known.contains(&kind.as_str()) {
+            if ours && !is_list {
+                let mut finding = rule::KIND.finding("", "kind", format!("{} is not a kind of {GROUP}", quoted(&kind)));
+                if let Some(near) = path::nearest(&kind, known) {
+                    finding.help = format!("did you mean {near}?");
+                }
+                self.find(finding, &origin);
+            }
+            return;
+        }
+        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let object = format!("{kind}/{name}");
+        if version != API_VERSION {
+            let message = match version.as_str() {
+                "" => format!("is missing, expected {API_VERSION}"),
+                _ => format!("found {}, expected {API_VERSION}", quoted(&version)),
+            };
+            return self.find(rule::API_VERSION.finding(&object, "apiVersion", message), &origin);
+        }
+        self.object(value, &kind, &object, origin);
+    }
+
+    /// An object of one of our kinds and of the right version.
+    fn object(&mut self, value: Value, kind: &str, object: &str, origin: Origin) {
+        let mut found = Vec::new();
+        let metadata = &value["metadata"];
+        let name = metadata["name"].as_str().unwrap_or_default();
+        let shape = match kind {
+            "MachineConfig" => &shape::MACHINE_CONFIG,
+            "MachineConfigPool" => &shape::POOL,
+            _ => &shape::MACHINE_CONFIGURATION,
+        };
+        // Only what mcx reads of it: the rest is the API server's.
+        let read: serde_json::Map<String, Value> = ["name", "labels", "annotations"]
+            .into_iter()
+            .filter_map(|key| Some((key.to_owned(), metadata.get(key)?.clone())))
+            .collect();
+        let mut typed = true;
+        if metadata.is_object() || metadata.is_null() {
+            typed &= shape::walk(&Value::Object(read), &shape::METADATA, object, "metadata", &mut found);
+        } else {
+            typed &= shape::walk(metadata, &shape::METADATA, object, "metadata", &mut found);
+        }
+        typed &= shape::walk(&value, shape, object, "", &mut found);
+        if typed && !select::is_dns_name(name) {
+            let message = match name {
+                "" => "is missing".to_owned(),
+                _ => format!("{} is no name of an object", quoted(name)),
+            };
+            found.push(rule::OBJECT_NAME.finding(object, "metadata.name", message));
+        }
+        if metadata.get("namespace").is_some_and(|n| !n.is_null()) {
+            found.push(rule::NAMESPACE.finding(object, "metadata.namespace", "is ignored: the object is cluster-wide"));
+        }
+        if let Some(first) = self.origins.get(object) {
+            let message = format!("is there already, in {}", first.named());
+            found.push(rule::DUPLICATE_OBJECT.finding(object, "metadata.name", message));
+            typed = false;
+        } else {
+            self.origins.insert(object.to_owned(), origin.clone());
+        }
+        if typed {
+            match kind {
+                "MachineConfig" => self.configs.extend(typed_as(value, object, &mut found)),
+                "MachineConfigPool" => self.pools.extend(typed_as(value, object, &mut found)),
+                _ => self.policies.extend(typed_as(value, object, &mut found)),
+            }
+        }
+        for finding in found {
+            self.find(finding, &origin);
+        }
+    }
+
+    fn find(&mut self, mut finding: Finding, origin: &Origin) {
+        origin.locate(&mut finding);
+        self.findings.push(finding);
+    }
+}
+
+/// The object as its type. The walk has found what people get wrong; what is left is a finding all the same.
+fn typed_as<T: DeserializeOwned>(value: Value, object: &str, found: &mut Vec<Finding>) -> Option<T> {
+    match serde_path_to_error::deserialize(value) {
+        Ok(read) => Some(read),
+        Err(error) => {
+            let at = error.path().to_string();
+            let at = if at == "." { String::new() } else { at };
+            found.push(rule::FIELD_TYPE.finding(object, at, error.into_inner().to_string().replace('\n', " ")));
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

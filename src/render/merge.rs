@@ -1,12 +1,296 @@
-//! To be written by the owner of this room.
+//! Laying sources over each other, in order: Ignition's merge for what mcx applies (decision 0003).
+//!
+//! Equal to folding [`super::ignition::merge`] over the sources, with the one difference that contents are replaced as a
+//! whole; a property test holds both together. It exists beside that function because it keeps for each value the
+//! source it came from, and because it is linear in the input: folding copies the growing result once per source.
+
+use super::finding::{Finding, Severity};
+use super::items::{FileItem, Items, Owner, UnitItem};
+use super::layer::{Contents, Layer, OwnerLayer};
+use super::validate::{self, Decoder, Report};
+use super::{ignition, path, rule};
+use crate::api::SSH_USER;
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// An item of one source that a later source replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shadowed {
-    /// `file /etc/x`, `unit a.service`, `drop-in a.service/10-x.conf`, …
+    /// `file /etc/x`, `unit a.service`, `drop-in a.service/10-x.conf`; of a part of an item, `mode of file /etc/x`,
+    /// `user of file /etc/x`, `group of file /etc/x`, `enabled of unit a.service`, `mask of unit a.service`.
     pub item: String,
     /// Source that holds in the end.
     pub winner: String,
-    /// Source whose item is hidden.
+    /// Source whose item is hidden. Only one that says something else is: equal values hide nothing.
     pub loser: String,
+}
+
+/// A source in the merge.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// `MachineConfig/NAME`, as findings name it.
+    pub(super) object: String,
+    /// Field path of its config.
+    pub(super) at: &'static str,
+}
+
+/// Where a value was written: a source, and an element of its list of files, units or users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) source: usize,
+    pub(super) index: usize,
+}
+
+/// A value that later sources replace, with those that were replaced.
+#[derive(Debug)]
+pub(super) struct Field<T> {
+    pub(super) now: Option<(T, Place)>,
+    hidden: Vec<(T, Place)>,
+}
+
+impl<T> Default for Field<T> {
+    fn default() -> Self {
+        Self { now: None, hidden: Vec::new() }
+    }
+}
+
+impl<T: Copy> Field<T> {
+    fn set(&mut self, value: Option<T>, place: Place) {
+        if let Some(value) = value {
+            self.hidden.extend(self.now.replace((value, place)));
+        }
+    }
+}
+
+/// A file, merged.
+#[derive(Debug)]
+pub(super) struct MergedFile<'a> {
+    pub(super) contents: Field<Contents<'a>>,
+    pub(super) mode: Field<u32>,
+    pub(super) user_id: Field<u32>,
+    pub(super) user_name: Field<&'a str>,
+    pub(super) group_id: Field<u32>,
+    pub(super) group_name: Field<&'a str>,
+    /// The last source that names it.
+    pub(super) last: Place,
+}
+
+/// A unit, merged.
+#[derive(Debug)]
+pub(super) struct MergedUnit<'a> {
+    contents: Field<&'a str>,
+    dropins: BTreeMap<&'a str, Field<&'a str>>,
+    pub(super) enabled: Field<bool>,
+    pub(super) mask: Field<bool>,
+    /// The last source that names it.
+    pub(super) last: Place,
+}
+
+impl<'a> MergedUnit<'a> {
+    /// The unit's text; an empty one is none (L-14: an empty unit file masks the unit).
+    pub(super) fn body(&self) -> Option<&'a str> {
+        self.contents.now.map(|(text, _)| text).filter(|t| !t.is_empty())
+    }
+
+    /// Drop-ins that have a text. An empty one takes an earlier source's away.
+    pub(super) fn dropin_bodies(&self) -> impl Iterator<Item = (&'a str, &'a str)> + '_ {
+        self.dropins.iter().filter_map(|(name, field)| Some((*name, field.now?.0))).filter(|(_, text)| !text.is_empty())
+    }
+}
+
+/// All sources of a pool, merged; every value knows where it was written.
+#[derive(Debug, Default)]
+pub(super) struct Merged<'a> {
+    pub(super) sources: Vec<Source>,
+    pub(super) files: BTreeMap<&'a str, MergedFile<'a>>,
+    pub(super) units: BTreeMap<&'a str, MergedUnit<'a>>,
+    /// Keys of `boot`, with the first source that brings each.
+    pub(super) keys: BTreeMap<&'a str, Place>,
+}
+
+impl<'a> Merged<'a> {
+    /// Lays the next source over what is there.
+    pub(super) fn lay(&mut self, source: Source, layer: &Layer<'a>) {
+        let number = self.sources.len();
+        self.sources.push(source);
+        for (index, file) in layer.files.iter().enumerate() {
+            let place = Place { source: number, index };
+            let merged = self.files.entry(file.path).or_insert_with(|| MergedFile {
+                contents: Field::default(),
+                mode: Field::default(),
+                user_id: Field::default(),
+                user_name: Field::default(),
+                group_id: Field::default(),
+                group_name: Field::default(),
+                last: place,
+            });
+            merged.last = place;
+            merged.contents.set(laid_over(merged.contents.now.map(|(c, _)| c), file.contents), place);
+            // Out of range only beside a finding that stops the rendering.
+            merged.mode.set(file.mode.map(|m| u32::try_from(m).unwrap_or_default()), place);
+            let id = |owner: OwnerLayer| owner.id.map(|id| u32::try_from(id).unwrap_or_default());
+            merged.user_id.set(id(file.user), place);
+            merged.user_name.set(file.user.name, place);
+            merged.group_id.set(id(file.group), place);
+            merged.group_name.set(file.group.name, place);
+        }
+        for (index, unit) in layer.units.iter().enumerate() {
+            let place = Place { source: number, index };
+            let merged = self.units.entry(unit.name).or_insert_with(|| MergedUnit {
+                contents: Field::default(),
+                dropins: BTreeMap::new(),
+                enabled: Field::default(),
+                mask: Field::default(),
+                last: place,
+            });
+            merged.last = place;
+            merged.contents.set(unit.contents, place);
+            merged.enabled.set(unit.enabled, place);
+            merged.mask.set(unit.mask, place);
+            for (name, contents) in &unit.dropins {
+                merged.dropins.entry(name).or_default().set(*contents, place);
+            }
+        }
+        for (index, user) in layer.users.iter().enumerate().filter(|(_, u)| u.called() == SSH_USER) {
+            for key in &user.keys {
+                self.keys.entry(key).or_insert(Place { source: number, index });
+            }
+        }
+    }
+
+    /// What a node would have. Contents that cannot be decoded are left out: `validate::whole` has said so.
+    pub(super) fn items(&self, decoder: &mut Decoder) -> Items {
+        let mut items = Items::default();
+        for (path, file) in &self.files {
+            let contents = file.contents.now.map(|(c, _)| c).unwrap_or_default();
+            let Ok(decoded) = decoder.decode(contents) else { continue };
+            let owner = |id: &Field<u32>, name: &Field<&str>| match (id.now, name.now) {
+                (_, Some((name, _))) if !name.is_empty() => Owner::Name(name.to_owned()),
+                (id, _) => Owner::Id(id.map_or(0, |(id, _)| id)),
+            };
+            let item = FileItem {
+                content: decoded.content.clone(),
+                mode: file.mode.now.map_or(DEFAULT_MODE, |(mode, _)| mode),
+                user: owner(&file.user_id, &file.user_name),
+                group: owner(&file.group_id, &file.group_name),
+            };
+            items.files.insert((*path).to_owned(), item);
+        }
+        for (name, unit) in &self.units {
+            let item = UnitItem {
+                contents: unit.body().map(str::to_owned),
+                dropins: unit.dropin_bodies().map(|(name, text)| (name.to_owned(), text.to_owned())).collect(),
+                enabled: unit.enabled.now.map(|(value, _)| value),
+                mask: unit.mask.now.map(|(value, _)| value),
+            };
+            // A unit of which nothing is said is nothing to a node.
+            if !item.is_empty() {
+                items.units.insert((*name).to_owned(), item);
+            }
+        }
+        if !self.keys.is_empty() {
+            items.keys = Some(self.keys.keys().map(|k| (*k).to_owned()).collect());
+        }
+        items
+    }
+
+    /// Items of one source that a later one replaced with something else, in the order of items, then of sources.
+    pub(super) fn shadowed(&self, decoder: &mut Decoder) -> Vec<Shadowed> {
+        let mut found = Vec::new();
+        for (path, file) in &self.files {
+            let mut digest = |c: &Contents| decoder.decode(*c).as_ref().ok().map(|d| d.content.clone());
+            self.hidden(&format!("file {path}"), &file.contents, |a, b| digest(a) == digest(b), &mut found);
+            self.hidden(&format!("mode of file {path}"), &file.mode, |a, b| a == b, &mut found);
+            self.hidden(&format!("user of file {path}"), &file.user_id, |a, b| a == b, &mut found);
+            self.hidden(&format!("user of file {path}"), &file.user_name, |a, b| a == b, &mut found);
+            self.hidden(&format!("group of file {path}"), &file.group_id, |a, b| a == b, &mut found);
+            self.hidden(&format!("group of file {path}"), &file.group_name, |a, b| a == b, &mut found);
+        }
+        for (name, unit) in &self.units {
+            self.hidden(&format!("unit {name}"), &unit.contents, |a, b| a == b, &mut found);
+            for (dropin, field) in &unit.dropins {
+                self.hidden(&format!("drop-in {name}/{dropin}"), field, |a, b| a == b, &mut found);
+            }
+            self.hidden(&format!("enabled of unit {name}"), &unit.enabled, |a, b| a == b, &mut found);
+            self.hidden(&format!("mask of unit {name}"), &unit.mask, |a, b| a == b, &mut found);
+        }
+        found
+    }
+
+    fn hidden<T>(&self, item: &str, field: &Field<T>, mut same: impl FnMut(&T, &T) -> bool, found: &mut Vec<Shadowed>) {
+        let Some((value, winner)) = &field.now else { return };
+        for (_, loser) in field.hidden.iter().filter(|(hidden, _)| !same(hidden, value)) {
+            found.push(Shadowed {
+                item: item.to_owned(),
+                winner: self.source_name(winner.source),
+                loser: self.source_name(loser.source),
+            });
+        }
+    }
+
+    fn source_name(&self, source: usize) -> String {
+        let object = &self.sources[source].object;
+        object.split_once('/').map_or(object.as_str(), |(_, name)| name).to_owned()
+    }
+
+    /// What weighs in the rendered config: bytes as they are encoded, item, and the source that brings it.
+    pub(super) fn weights(&self, items: &Items) -> Vec<(u64, String, String)> {
+        let files = items.files.iter().map(|(path, file)| {
+            let place = self.files.get(path.as_str()).map(|f| f.contents.now.map_or(f.last, |(_, place)| place));
+            (file.content.encoded_size() + path.len() as u64, format!("file {path}"), place)
+        });
+        let units = items.units.iter().map(|(name, unit)| {
+            let texts = unit.contents.iter().chain(unit.dropins.values());
+            let place = self.units.get(name.as_str()).map(|u| u.contents.now.map_or(u.last, |(_, place)| place));
+            (texts.map(|t| t.len() as u64).sum::<u64>() + name.len() as u64, format!("unit {name}"), place)
+        });
+        let keys = items.keys.iter().map(|keys| {
+            (
+                keys.iter().map(|k| k.len() as u64).sum(),
+                format!("keys of {SSH_USER}"),
+                self.keys.values().next().copied(),
+            )
+        });
+        let all = files.chain(units).chain(keys);
+        all.map(|(size, item, place)| (size, item, place.map_or(String::new(), |p| self.source_name(p.source))))
+            .collect()
+    }
+}
+
+/// Mode of a file for which no source gives one: made explicit in the rendered config.
+const DEFAULT_MODE: u32 = 0o644;
+
+/// Contents of a later source over those of the earlier ones: a source is replaced together with what describes it.
+fn laid_over<'a>(below: Option<Contents<'a>>, above: Contents<'a>) -> Option<Contents<'a>> {
+    match (below, above) {
+        (_, above) if above.source.is_some() => Some(above),
+        (_, Contents { compression: None, hash: None, .. }) => None,
+        (below, above) => {
+            let below = below.unwrap_or_default();
+            Some(Contents {
+                source: below.source,
+                compression: above.compression.or(below.compression),
+                hash: above.hash.or(below.hash),
+            })
+        }
+    }
+}
+
+/// One config on its own: its items, or its errors, one line each.
+pub(super) fn single(config: &Value) -> (Items, Vec<String>) {
+    let mut decoder = Decoder::default();
+    let mut found = Vec::new();
+    let layer = validate::config(config, &mut decoder, &mut Report { object: "", at: "", found: &mut found });
+    let mut merged = Merged::default();
+    merged.lay(Source { object: String::new(), at: "" }, &layer);
+    let items = merged.items(&mut decoder);
+    let errors = found.iter().filter(|f| f.severity == Severity::Error);
+    (items, errors.map(|f| format!("{}: {}", f.path, f.message)).collect())
+}
+
+/// Asks the specification about the merged result: the last guard, since all that it can find has been looked for above.
+pub(super) fn specification(config: &Value, object: &str) -> Vec<Finding> {
+    let (_, said) = ignition::parse_value(config);
+    let at = |pointer: &str| path::from_pointer("spec.config", pointer);
+    said.errors.into_iter().map(|e| rule::IGNITION.finding(object, at(&e.pointer), e.message)).collect()
 }

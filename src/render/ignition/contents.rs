@@ -1,5 +1,9 @@
 //! Contents of a file: `data:` URLs and gzip, decoded exactly and within bounds.
 
+use super::data_url;
+use flate2::bufread::MultiGzDecoder;
+use std::io::{ErrorKind, Read as _};
+
 /// Why contents cannot be decoded. Never holds content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -23,7 +27,38 @@ pub enum Error {
     },
 }
 
-/// The bytes of `source` (none: empty), unpacked by `compression`; at most `limit` bytes are ever held.
-pub fn decode(_source: Option<&str>, _compression: Option<&str>, _limit: u64) -> Result<Vec<u8>, Error> {
-    todo!()
+/// The bytes of `source` (none: empty), unpacked by `compression`; at most `limit` bytes come back.
+///
+/// Memory is bounded by the length of `source` and `limit`, whatever the data claims: a small gzip may stand for gigabytes.
+/// Several gzip members one after the other are one content; anything else behind a member is an error (as for the reference).
+pub fn decode(source: Option<&str>, compression: Option<&str>, limit: u64) -> Result<Vec<u8>, Error> {
+    let gzip = match compression {
+        None | Some("") => false,
+        Some("gzip") => true,
+        Some(_) => return Err(Error::Compression),
+    };
+    let Some(source) = source else {
+        return Ok(Vec::new());
+    };
+    // What is packed may be a little larger than what comes out, so its own bound is the source's length.
+    let packed_limit = if gzip { u64::MAX } else { limit };
+    let data = data_url::decode(source, packed_limit).map_err(|error| match error {
+        data_url::Error::Prefix => Error::NotData,
+        data_url::Error::TooLarge(limit) => Error::TooLarge { limit },
+        error => Error::Malformed(error.to_string()),
+    })?;
+    if gzip { unpack(&data, limit) } else { Ok(data) }
+}
+
+fn unpack(packed: &[u8], limit: u64) -> Result<Vec<u8>, Error> {
+    let mut unpacked = Vec::new();
+    let read = MultiGzDecoder::new(packed).take(limit.saturating_add(1)).read_to_end(&mut unpacked);
+    if unpacked.len() as u64 > limit {
+        return Err(Error::TooLarge { limit });
+    }
+    match read {
+        Ok(_) => Ok(unpacked),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Error::Gzip("it ends too early".to_owned())),
+        Err(error) => Err(Error::Gzip(error.to_string())),
+    }
 }

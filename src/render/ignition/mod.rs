@@ -2,6 +2,17 @@
 //! beyond it is a layer above (`render::validate`).
 
 pub mod contents;
+mod data_url;
+mod merge;
+mod read;
+mod schema;
+pub mod ssh_key;
+mod trail;
+pub mod unit;
+mod url;
+mod validate;
+
+pub use merge::{ContentsRule, Layers};
 
 use serde_json::Value;
 
@@ -28,26 +39,81 @@ pub struct Report {
 }
 
 /// Reads and validates a JSON text.
-pub fn parse(_text: &[u8]) -> (Option<Config>, Report) {
-    todo!()
+pub fn parse(text: &[u8]) -> (Option<Config>, Report) {
+    match read::json(text) {
+        Ok(value) => parse_value(&value),
+        Err(problem) => (None, Report { errors: vec![problem], warnings: Vec::new() }),
+    }
 }
 
-/// Reads and validates a JSON value.
-pub fn parse_value(_value: &Value) -> (Option<Config>, Report) {
-    todo!()
+/// Reads and validates a JSON value. There is a config exactly when the report has no error.
+pub fn parse_value(value: &Value) -> (Option<Config>, Report) {
+    let mut report = Report::default();
+    let Some(config) = read::read(value, &mut report) else {
+        return (None, report);
+    };
+    let said = validate::validate(&config);
+    report.errors.extend(said.errors);
+    report.warnings.extend(said.warnings);
+    (report.errors.is_empty().then_some(config), report)
 }
 
-/// Reads without validating (types are still checked): for merges of configs that are not valid.
-pub fn read_value(_value: &Value) -> Result<Config, Entry> {
-    todo!()
+/// Reads without validating (types are still checked): for merges of configs that are not valid. The first type error.
+pub fn read_value(value: &Value) -> Result<Config, Entry> {
+    let mut report = Report::default();
+    match read::read_any_version(value, &mut report) {
+        Some(config) => Ok(config),
+        None => Err(report
+            .errors
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| Entry { pointer: String::new(), message: "the config cannot be read".to_owned() })),
+    }
 }
 
 /// Validates what was read.
-pub fn validate(_config: &Config) -> Report {
-    todo!()
+pub fn validate(config: &Config) -> Report {
+    validate::validate(config)
 }
 
-/// Lays `child` over `parent` by the specification's rules.
-pub fn merge(_parent: &Config, _child: &Config) -> Config {
-    todo!()
+/// Lays `child` over `parent` by the specification's rules. For many configs, [`Layers`] does it in linear time.
+pub fn merge(parent: &Config, child: &Config) -> Config {
+    let mut layers = Layers::new(parent.clone(), ContentsRule::ByField);
+    layers.lay(child.clone());
+    layers.finish()
 }
+
+/// The known key that an unknown one at this pointer was probably meant to be: of the same object, and alike.
+pub fn nearest_key(pointer: &str) -> Option<&'static str> {
+    let (object, key) = pointer.rsplit_once('/')?;
+    let key = key.replace("~1", "/").replace("~0", "~");
+    schema::fields_at(object)?
+        .map(|name| (distance(&key.to_lowercase(), &name.to_lowercase()), name))
+        // More than a third of the letters wrong is another word.
+        .filter(|(distance, name)| distance * 3 <= name.len().max(3))
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// How many letters must be added, dropped or replaced to make one word of the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    // A key of thousands of letters is alike to none.
+    if from.len() > 64 {
+        return usize::MAX / 4;
+    }
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! From the entries that a change takes to one list of actions (design: change sets and actions).
+//!
+//! The list is built in a fixed order: entries for files as `status` lists them, then the default for files, then the same
+//! for units, then keys. Then: any Reboot is exactly Reboot; an action counts where it occurs first; Restart swallows Reload
+//! of the same service; the one daemon-reload stands before the first reload or restart.
+
+use super::policy::EffectivePolicy;
+use super::{Action, Actions, Cause, ChangeSet};
+use crate::api::machine_configuration::PolicyAction;
+use crate::render::items::{Items, UnitItem};
+
+/// Where systemd reads units of the administrator. A *file* item below it is a unit file, too.
+const UNIT_DIRECTORY: &str = "/etc/systemd/system/";
+
+/// Name of the default lists in a cause.
+const DEFAULT: &str = "default";
+
+/// What `change` costs under `policy`. `old` and `new` tell which unit files are written and removed.
+pub fn actions(change: &ChangeSet, old: &Items, new: &Items, policy: &EffectivePolicy) -> Actions {
+    let mut wanted = Wanted::default();
+    for entry in &policy.files {
+        let taken = change.files.keys().filter(|path| policy.file_entry(path).is_some_and(|e| std::ptr::eq(e, entry)));
+        wanted.take(taken.map(|path| format!("file {path}")), &entry.path, &entry.actions);
+    }
+    let rest = change.files.keys().filter(|path| policy.file_entry(path).is_none());
+    wanted.take(rest.map(|path| format!("file {path}")), DEFAULT, &policy.default_files);
+    for entry in &policy.units {
+        let taken = change.units.keys().filter(|name| policy.unit_entry(name).is_some_and(|e| std::ptr::eq(e, entry)));
+        wanted.take(taken.map(|name| format!("unit {name}")), &entry.name, &entry.actions);
+    }
+    let rest = change.units.keys().filter(|name| policy.unit_entry(name).is_none());
+    wanted.take(rest.map(|name| format!("unit {name}")), DEFAULT, &policy.default_units);
+    if change.keys.is_some() {
+        wanted.take(std::iter::once(format!("keys of {}", crate::api::SSH_USER)), "sshkey", &policy.keys);
+    }
+    for item in unit_files(change, old, new) {
+        wanted.unit_file(item);
+    }
+    wanted.combined()
+}
+
+/// Items whose change writes or removes a file that systemd reads as a unit's.
+///
+/// systemd's own `NeedDaemonReload` stays false for a first drop-in directory, so it is not asked.
+fn unit_files(change: &ChangeSet, old: &Items, new: &Items) -> Vec<String> {
+    let nothing = UnitItem::default();
+    let units = change.units.keys().filter(|name| {
+        let (was, is) = (old.units.get(*name).unwrap_or(&nothing), new.units.get(*name).unwrap_or(&nothing));
+        was.contents != is.contents || was.dropins != is.dropins || was.mask != is.mask
+    });
+    let files = change.files.keys().filter(|path| path.starts_with(UNIT_DIRECTORY));
+    files.map(|path| format!("file {path}")).chain(units.map(|name| format!("unit {name}"))).collect()
+}
+
+/// All that the entries name, in their order, before combining.
+#[derive(Default)]
+struct Wanted {
+    list: Vec<Action>,
+    causes: Vec<Cause>,
+    daemon_reload: bool,
+}
+
+impl Wanted {
+    /// The items that take one entry. The entry's actions count once, whatever number of items take it.
+    fn take(&mut self, items: impl Iterator<Item = String>, entry: &str, actions: &[PolicyAction]) {
+        let mut any = false;
+        for item in items {
+            any = true;
+            if actions.is_empty() {
+                self.cause("None", &item, entry);
+            }
+            for action in actions {
+                self.cause(&printed(action), &item, entry);
+            }
+        }
+        if any {
+            self.list.extend(actions.iter().filter_map(action));
+        }
+    }
+
+    /// A unit file was written: whatever the policy says, systemd must read it.
+    fn unit_file(&mut self, item: String) {
+        self.daemon_reload = true;
+        let told = self.causes.iter().any(|c| c.item == item && c.action == "DaemonReload");
+        if !told {
+            self.causes.push(Cause { action: "DaemonReload".to_owned(), item, entry: "unit file".to_owned() });
+        }
+    }
+
+    fn cause(&mut self, action: &str, item: &str, entry: &str) {
+        let cause = Cause { action: action.to_owned(), item: item.to_owned(), entry: entry.to_owned() };
+        if !self.causes.contains(&cause) {
+            self.causes.push(cause);
+        }
+    }
+
+    fn combined(self) -> Actions {
+        if self.list.contains(&Action::Reboot) {
+            return Actions { list: vec![Action::Reboot], causes: self.causes };
+        }
+        let mut list: Vec<Action> = Vec::new();
+        for action in &self.list {
+            let swallowed =
+                matches!(action, Action::Reload(unit) if self.list.contains(&Action::Restart(unit.clone())));
+            if !swallowed && !list.contains(action) {
+                list.push(action.clone());
+            }
+        }
+        let before = list.iter().position(|a| matches!(a, Action::Reload(_) | Action::Restart(_)));
+        let at = list.iter().position(|a| *a == Action::DaemonReload);
+        match (at, before) {
+            (Some(at), Some(before)) if at > before => {
+                list.remove(at);
+                list.insert(before, Action::DaemonReload);
+            }
+            (None, before) if self.daemon_reload => {
+                list.insert(before.unwrap_or(list.len()), Action::DaemonReload);
+            }
+            _ => {}
+        }
+        Actions { list, causes: self.causes }
+    }
+}
+
+/// The action of an entry; none for `None`. What cannot be read costs a reboot: the policy's rules keep it out, and if
+/// something slips through, a needless reboot is better than a change that never takes effect.
+fn action(written: &PolicyAction) -> Option<Action> {
+    let service =
+        |s: &Option<crate::api::machine_configuration::ServiceName>| s.as_ref().map(|s| s.service_name.clone());
+    Some(match written.type_.as_str() {
+        "None" => return None,
+        "DaemonReload" => Action::DaemonReload,
+        "Drain" => Action::Drain,
+        "Reload" => service(&written.reload).map_or(Action::Reboot, Action::Reload),
+        "Restart" => service(&written.restart).map_or(Action::Reboot, Action::Restart),
+        _ => Action::Reboot,
+    })
+}
+
+fn printed(written: &PolicyAction) -> String {
+    action(written).map_or_else(|| "None".to_owned(), |a| a.to_string())
+}

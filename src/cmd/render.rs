@@ -1,0 +1,102 @@
+//! `mcx render`: what a pool's sources merge into, exactly as the controller would write it.
+
+use super::{input, print};
+use crate::api::{MachineConfigPool, shipped};
+use crate::change::policy;
+use crate::render::finding::{Finding, Severity};
+use crate::render::load::{self, Loaded};
+use crate::render::{self, rule, select};
+use crate::yaml;
+use anyhow::bail;
+use clap::ValueEnum;
+use std::process::ExitCode;
+
+/// Flags of `mcx render`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+        mcx render --pool worker -f examples/\n  \
+        mcx render --pool worker -f examples/ -o name\n  \
+        kubectl get mc,mcp -o yaml | mcx render --pool infra -f -\n\n\
+        Pools come from the input; master and worker are known without it. Findings go to standard error, one a line.\n\
+        Exit codes: 0 rendered, 1 refused, 2 could not do it.")]
+pub struct Args {
+    /// Pool to render
+    #[arg(long, value_name = "POOL")]
+    pub pool: String,
+    /// What is read
+    #[command(flatten)]
+    pub input: input::Args,
+    /// What to print
+    #[arg(short, long, value_enum, default_value_t = Output::Yaml)]
+    pub output: Output,
+}
+
+/// Formats of the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// The object as YAML
+    Yaml,
+    /// The object as JSON
+    Json,
+    /// Only the name of the rendered config
+    Name,
+}
+
+/// Renders and prints.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut loaded = load::load(args.input.read()?);
+    let mut policy: Vec<Finding> = loaded.policies.iter().flat_map(policy::findings).collect();
+    loaded.locate(&mut policy);
+    loaded.findings.extend(policy);
+    let pools = pools(&loaded);
+    let Some(pool) = pools.iter().find(|p| p.name() == args.pool) else {
+        report(&loaded.findings)?;
+        if loaded.has_errors() {
+            return Ok(ExitCode::FAILURE);
+        }
+        let names: Vec<&str> = pools.iter().map(MachineConfigPool::name).collect();
+        bail!("there is no pool {:?} in the input; known here: {}", args.pool, names.join(", "));
+    };
+    let outcome = render::render(pool, &loaded.configs);
+    let mut findings = outcome.findings;
+    // What could not be read may be what the pool selects.
+    findings.retain(|f| f.rule != rule::NO_SOURCES.id || !loaded.has_errors());
+    findings.extend(select::unselected(&pools, &loaded.configs));
+    loaded.locate(&mut findings);
+    findings.splice(0..0, loaded.findings.iter().cloned());
+    // As a person reads: what stops it first, then from top to bottom.
+    findings.sort_by(|a, b| {
+        let key = |f: &Finding| (f.severity, f.file.clone(), f.line, f.column);
+        key(a).cmp(&key(b))
+    });
+    report(&findings)?;
+    let refused = findings.iter().any(|f| f.severity == Severity::Error);
+    let Some(rendered) = outcome.rendered.filter(|_| !refused) else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let text = match args.output {
+        Output::Name => format!("{}\n", rendered.name),
+        Output::Json => format!("{:#}\n", serde_json::to_value(rendered.to_object(pool))?),
+        Output::Yaml => yaml::to_string(&serde_json::to_value(rendered.to_object(pool))?),
+    };
+    print::out(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Pools of the input, and those of the shipped ones that it does not hold.
+fn pools(loaded: &Loaded) -> Vec<MachineConfigPool> {
+    let mut pools = loaded.pools.clone();
+    for shipped in shipped::pools() {
+        if !pools.iter().any(|p| p.name() == shipped.name()) {
+            pools.push(shipped);
+        }
+    }
+    pools.sort_by(|a, b| a.name().cmp(b.name()));
+    pools
+}
+
+/// Findings to standard error, one a line.
+fn report(findings: &[Finding]) -> anyhow::Result<()> {
+    print::findings(findings)?;
+    Ok(())
+}

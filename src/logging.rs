@@ -1,0 +1,76 @@
+//! Logs of the controller and the daemon: structured, to standard error, text for people or JSON for programs.
+
+use std::io::IsTerminal as _;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+
+/// What the libraries below say is worth hearing only when it is a warning.
+const DEFAULT_FILTER: &str = "info,kube=warn,kube_client=warn,kube_runtime=warn,hyper=warn,tower=warn,rustls=warn";
+
+/// How a log line looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Flags that controller and daemon share.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Form of log lines
+    #[arg(long = "log-format", value_enum, default_value_t, env = "MCX_LOG_FORMAT")]
+    pub format: Format,
+    /// What to log: a level, or `module=level` pairs as in `RUST_LOG`
+    #[arg(long = "log", value_name = "FILTER", env = "RUST_LOG")]
+    pub filter: Option<String>,
+}
+
+/// Why logging could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The filter is not one.
+    #[error("log filter `{filter}` is not valid: {reason}; use a level such as `debug`, or `mcx=debug,info`")]
+    Filter {
+        /// As given.
+        filter: String,
+        /// What the parser says.
+        reason: String,
+    },
+    /// Logging is set up already.
+    #[error("logging is set up already")]
+    Twice,
+}
+
+/// Sends all logs of this process to standard error. Once per process.
+pub fn init(args: &Args) -> Result<(), Error> {
+    let filter = filter(args.filter.as_deref())?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(BoxMakeWriter::new(std::io::stderr));
+    let done = match args.format {
+        Format::Text => {
+            let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+            builder.with_ansi(colour).try_init()
+        }
+        Format::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
+    };
+    done.map_err(|_| Error::Twice)
+}
+
+fn filter(text: Option<&str>) -> Result<EnvFilter, Error> {
+    let text = text.filter(|t| !t.trim().is_empty()).unwrap_or(DEFAULT_FILTER);
+    EnvFilter::try_new(text).map_err(|e| Error::Filter { filter: text.to_owned(), reason: e.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_is_none_is_refused_with_an_example() {
+        assert!(filter(None).is_ok() && filter(Some("")).is_ok() && filter(Some("mcx=debug,info")).is_ok());
+        let error = filter(Some("mcx=loud")).unwrap_err().to_string();
+        assert!(error.contains("mcx=loud") && error.contains("`debug`"), "{error}");
+    }
+}

@@ -1,0 +1,116 @@
+use super::*;
+
+fn input(name: &str, text: &str) -> Input {
+    Input { name: name.to_owned(), bytes: text.as_bytes().to_vec() }
+}
+
+fn source(name: &str) -> String {
+    format!("apiVersion: {API_VERSION}\nkind: MachineConfig\nmetadata:\n  name: {name}\n")
+}
+
+fn lines(loaded: &Loaded) -> Vec<String> {
+    loaded.findings.iter().map(Finding::to_string).collect()
+}
+
+#[test]
+fn lists_are_opened_and_their_elements_keep_their_places() {
+    let list = "apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: ConfigMap
+- apiVersion: machineconfiguration.alauda.io/v1alpha1
+  kind: MachineConfig
+  metadata: {name: 10-a}
+- apiVersion: machineconfiguration.alauda.io/v1alpha1
+  kind: MachineConfigList
+  items:
+  - apiVersion: machineconfiguration.alauda.io/v1alpha1
+    kind: MachineConfigPool
+    metadata:
+      name: infra
+    spec:
+      pausd: true
+";
+    let loaded = load(vec![input("list.yaml", list)]);
+    assert_eq!(loaded.configs[0].name(), "10-a");
+    assert_eq!(loaded.pools[0].name(), "infra");
+    assert_eq!(
+        lines(&loaded),
+        [
+            "list.yaml:17:7: error: MachineConfigPool/infra: spec.pausd: unknown key; did you mean `paused`? [unknown-key]"
+        ]
+    );
+    // Findings that are made later get their place by the object's name.
+    let mut later = vec![rule::NO_SOURCES.finding("MachineConfigPool/infra", "spec", "x")];
+    loaded.locate(&mut later);
+    assert_eq!((later[0].file.as_deref(), later[0].line), (Some("list.yaml"), Some(16)));
+}
+
+#[test]
+fn json_is_read_as_yaml_is() {
+    let yaml = load(vec![input("a", &format!("{}spec: {{config: {{mode: 1}}}}\n", source("10-a")))]);
+    let json = serde_json::to_string_pretty(&yaml.configs[0]).unwrap();
+    let again = load(vec![input("b.json", &json)]);
+    assert_eq!(again.configs, yaml.configs);
+    assert_eq!(lines(&again), Vec::<String>::new());
+}
+
+#[test]
+fn a_name_that_is_there_twice_is_named_with_both_files() {
+    let loaded = load(vec![input("a.yaml", &source("10-a")), input("b.yaml", &format!("\n{}", source("10-a")))]);
+    assert_eq!(
+        lines(&loaded),
+        [
+            "b.yaml:5:3: error: MachineConfig/10-a: metadata.name: is there already, in a.yaml:1; keep one [duplicate-object]"
+        ]
+    );
+    assert_eq!(loaded.configs.len(), 1);
+    let other_kind = source("10-a").replace("MachineConfig", "MachineConfigPool") + "spec: {}\n";
+    assert!(!load(vec![input("a", &source("10-a")), input("b", &other_kind)]).has_errors(), "names are per kind");
+}
+
+#[test]
+fn fields_of_pools_and_policies_are_checked() {
+    let object = |kind: &str, spec: &str| {
+        format!("apiVersion: {API_VERSION}\nkind: {kind}\nmetadata: {{name: cluster}}\nspec:\n  {spec}\n")
+    };
+    for (kind, spec, expected) in [
+        ("MachineConfigPool", "maxUnavailable: [1]", "spec.maxUnavailable: found a list"),
+        ("MachineConfigPool", "paused: \"true\"", "spec.paused: found a string"),
+        ("MachineConfigPool", "nodeSelector: {matchLabels: {a: 1}}", "spec.nodeSelector.matchLabels.a: found a number"),
+        ("MachineConfigPool", "nodeSelector: {matchLabel: {a: b}}", "spec.nodeSelector.matchLabel: unknown key"),
+        (
+            "MachineConfiguration",
+            "nodeDisruptionPolicy: {files: [{path: /etc/x, action: []}]}",
+            "spec.nodeDisruptionPolicy.files[0].action: unknown key",
+        ),
+        ("MachineConfiguration", "nodeDisruptionPolicy: {sshKey: {}}", "did you mean `sshkey`?"),
+        (
+            "MachineConfiguration",
+            "nodeDisruptionPolicy: {files: [{actions: []}]}",
+            "spec.nodeDisruptionPolicy.files[0]",
+        ),
+    ] {
+        let found = lines(&load(vec![input("x", &object(kind, spec))]));
+        assert_eq!(found.len(), 1, "{spec}: {found:?}");
+        assert!(found[0].contains(expected), "{spec}: {found:?}");
+    }
+    for (kind, spec) in [
+        ("MachineConfigPool", "maxUnavailable: 50%"),
+        ("MachineConfigPool", "maxUnavailable: 2"),
+        ("MachineConfiguration", "nodeDisruptionPolicy: null"),
+    ] {
+        assert_eq!(lines(&load(vec![input("x", &object(kind, spec))])), Vec::<String>::new(), "{spec}");
+    }
+}
+
+#[test]
+fn lists_in_lists_without_end_are_no_trap() {
+    let mut text = source("10-a").replace('\n', ", ").replace("metadata:,   name: 10-a, ", "metadata: {name: 10-a}");
+    for _ in 0..20 {
+        text = format!("apiVersion: v1, kind: List, items: [{{{text}}}]");
+    }
+    let loaded = load(vec![input("x", &format!("{{{text}}}"))]);
+    assert!(loaded.configs.is_empty());
+}

@@ -1,0 +1,155 @@
+//! Field paths as kubectl prints them, `spec.config.storage.files[0].mode`, and JSON pointers.
+
+/// `base` and a key below it. A key that could be misread stands in quotes: `labels["a.b/c"]`.
+pub fn key(base: &str, name: &str) -> String {
+    let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-' || c == '$');
+    match (plain, base.is_empty()) {
+        (true, true) => name.to_owned(),
+        (true, false) => format!("{base}.{name}"),
+        (false, _) => format!("{base}[{name:?}]"),
+    }
+}
+
+/// `base` and an element of the list there.
+pub fn index(base: &str, index: usize) -> String {
+    format!("{base}[{index}]")
+}
+
+/// The field path below `base` of a JSON pointer.
+pub fn from_pointer(base: &str, pointer: &str) -> String {
+    pointer.split('/').skip(1).fold(base.to_owned(), |path, part| {
+        let part = part.replace("~1", "/").replace("~0", "~");
+        let is_index = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        if is_index && !path.is_empty() { format!("{path}[{part}]") } else { key(&path, &part) }
+    })
+}
+
+/// The JSON pointer of a field path. What is no field path gives the pointer of its readable beginning.
+pub fn to_pointer(path: &str) -> String {
+    let mut pointer = String::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        let part;
+        if let Some(quoted) = rest.strip_prefix("[\"") {
+            let Some(end) = closing_quote(quoted) else { break };
+            let Ok(text) = serde_json::from_str::<String>(&format!("\"{}\"", &quoted[..end])) else { break };
+            part = text;
+            rest = quoted[end..].trim_start_matches('"');
+            rest = rest.strip_prefix(']').unwrap_or_default();
+        } else if let Some(list) = rest.strip_prefix('[') {
+            let Some((number, after)) = list.split_once(']') else { break };
+            part = number.to_owned();
+            rest = after;
+        } else {
+            let rest_of_name = rest.strip_prefix('.').unwrap_or(rest);
+            let end = rest_of_name.find(['.', '[']).unwrap_or(rest_of_name.len());
+            part = rest_of_name[..end].to_owned();
+            rest = &rest_of_name[end..];
+            if end == 0 {
+                break;
+            }
+        }
+        pointer.push('/');
+        pointer.push_str(&part.replace('~', "~0").replace('/', "~1"));
+    }
+    pointer
+}
+
+/// Where the quoted text ends: at a quote that is not escaped.
+fn closing_quote(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    text.char_indices().find_map(|(at, c)| {
+        let closes = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        closes.then_some(at)
+    })
+}
+
+/// Whether an absolute path is written in the one way that comparing needs: no `//`, `.`, `..`, and no `/` at its end.
+pub fn is_clean(path: &str) -> bool {
+    path == "/"
+        || path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(|part| !matches!(part, "" | "." | "..")))
+}
+
+/// Whether `path` is `parent` or below it; `/etc/foobar` is not below `/etc/foo`.
+pub fn is_within(path: &str, parent: &str) -> bool {
+    match path.strip_prefix(parent) {
+        Some("") => true,
+        Some(rest) => parent == "/" || rest.starts_with('/'),
+        None => false,
+    }
+}
+
+/// The known key that is nearest to `name`, if one is near enough to be a slip of it.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // A third of the letters may be wrong; case is the commonest slip and counts nothing.
+    let most = (name.chars().count() / 3).max(1);
+    known
+        .into_iter()
+        .map(|k| (distance(&name.to_lowercase(), &k.to_lowercase()), k))
+        .filter(|(d, _)| *d <= most)
+        .min()
+        .map(|(_, k)| k)
+}
+
+/// Edit distance in which a swap of neighbours counts as one edit.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    // Far longer than every known key: whatever it is, it is no slip. Also bounds the work.
+    if a.len() > 64 {
+        return usize::MAX;
+    }
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let same = usize::from(a[i - 1] != b[j - 1]);
+            let mut best = (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + same);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_pointers_say_the_same() {
+        for (path, pointer) in [
+            ("spec.config.storage.files[0].mode", "/spec/config/storage/files/0/mode"),
+            ("spec", "/spec"),
+            ("", ""),
+            ("metadata.labels[\"a.b/c\"]", "/metadata/labels/a.b~1c"),
+            ("spec[\"\"].x", "/spec//x"),
+            ("spec[\"a\\\"]b\"][3]", "/spec/a\"]b/3"),
+            ("spec[\"~\"]", "/spec/~0"),
+        ] {
+            assert_eq!(to_pointer(path), pointer, "{path}");
+            assert_eq!(from_pointer("", pointer), path, "{pointer}");
+        }
+        assert_eq!(from_pointer("spec.config", "/systemd/units/2/name"), "spec.config.systemd.units[2].name");
+    }
+
+    #[test]
+    fn a_slip_finds_its_key_and_another_word_finds_none() {
+        let known = ["path", "mode", "contents", "overwrite", "sshAuthorizedKeys"];
+        for (name, key) in [
+            ("Mode", Some("mode")),
+            ("content", Some("contents")),
+            ("contnets", Some("contents")),
+            ("sshAuthorisedKeys", Some("sshAuthorizedKeys")),
+            ("sshauthorizedkeys", Some("sshAuthorizedKeys")),
+            ("pth", Some("path")),
+            ("permissions", None),
+            ("x", None),
+        ] {
+            assert_eq!(nearest(name, known), key, "{name}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The rules of validation: one table. Ids are stable: people silence, search and document by them.
+//!
+//! What a rule looks at is in `validate`, `load`, `merge` and `size`; here is what it means and what to do.
+
+use super::finding::{Finding, Severity};
+
+/// A rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// Stable id, in kebab-case.
+    pub id: &'static str,
+    /// Whether it refuses.
+    pub severity: Severity,
+    /// What it says, one sentence.
+    pub meaning: &'static str,
+    /// What to do, as help of its findings unless they know better.
+    pub fix: &'static str,
+}
+
+macro_rules! rules {
+    ($($name:ident = $severity:ident $id:literal: $meaning:literal, $fix:literal;)*) => {
+        $(
+            #[doc = $meaning]
+            pub static $name: Rule =
+                Rule { id: $id, severity: Severity::$severity, meaning: $meaning, fix: $fix };
+        )*
+        /// All rules, in the order in which a document is read.
+        pub static RULES: &[&Rule] = &[$(&$name),*];
+    };
+}
+
+rules! {
+    // The text.
+    INPUT_SIZE = Error "input-size": "An input is larger than 32 MiB.", "split it into files";
+    INPUT_ENCODING = Error "input-encoding": "An input is not UTF-8 text.", "save it as UTF-8";
+    YAML = Error "yaml": "A text is not YAML or JSON.", "correct the syntax";
+    NOT_AN_OBJECT = Error "not-an-object": "A document is no Kubernetes object.", "give it apiVersion, kind and metadata";
+    KIND = Error "kind": "An object's group is ours, its kind is not.",
+        "use MachineConfig, MachineConfigPool or MachineConfiguration";
+    API_VERSION = Error "api-version": "An object's kind is ours, its apiVersion is not.",
+        "write machineconfiguration.alauda.io/v1alpha1";
+    OBJECT_NAME = Error "object-name": "An object has no name, or one that Kubernetes refuses.",
+        "name it with lower-case letters, digits, dashes and dots";
+    DUPLICATE_OBJECT = Error "duplicate-object": "Two objects of one kind have the same name.", "keep one";
+    NAMESPACE = Warning "namespace": "An object has a namespace; all three kinds are cluster-wide, and it is ignored.",
+        "remove it";
+    UNKNOWN_KEY = Error "unknown-key": "A key is not known at its place and would be ignored.", "remove it";
+    FIELD_TYPE = Error "field-type": "A value has the wrong type.", "correct the type";
+
+    // The config as a whole.
+    KERNEL_ARGUMENTS = Error "kernel-arguments": "spec.kernelArguments is not served yet.", "remove the arguments";
+    IGNITION_VERSION = Error "ignition-version": "Only Ignition 3.4.0 is read.", "write version: 3.4.0";
+    UNSUPPORTED = Error "unsupported": "A section of Ignition that mcx does not apply is used.", "remove it";
+    IGNITION = Error "ignition": "A rule of the Ignition specification is broken.", "see the Ignition 3.4.0 specification";
+    IGNITION_HINT = Warning "ignition-hint": "The Ignition specification warns of this.", "";
+    DUPLICATE_ITEM = Error "duplicate-item": "One source names an item twice.", "keep one";
+
+    // Files.
+    FILE_PATH = Error "file-path": "A path is not absolute and clean, or holds control characters.",
+        "write an absolute path without //, ., .. and a / at its end";
+    FILE_ROOT = Error "file-root": "A file would lie directly in /.", "put it into a directory such as /etc";
+    FILE_VOLATILE = Error "file-volatile": "A path is on a file system that is empty after each boot.",
+        "use a lasting path; for /run and /tmp write a tmpfiles.d entry into /etc/tmpfiles.d";
+    FILE_STATE = Error "file-state": "A path belongs to mcx itself.", "use another path";
+    FILE_PARENT = Error "file-parent": "A path lies below another path that is a file.", "move one of the two";
+    FILE_MODE = Error "file-mode": "A mode is outside 0 to 0o7777.", "write permission bits in octal, such as 0o644";
+    FILE_OWNER = Error "file-owner": "An owner is no valid id or name, or both are given.",
+        "give either id (0 to 4294967294) or name";
+    MODE_DECIMAL = Warning "mode-decimal": "A mode looks like octal and is decimal.", "write it with 0o in front";
+    MODE_SPECIAL = Warning "mode-special": "A mode has the setuid, setgid or sticky bit.",
+        "make sure that it is meant";
+    OVERWRITE = Warning "overwrite": "overwrite: false is not obeyed: mcx replaces what is there, and gives it back on withdrawal.",
+        "remove it";
+    FILE_EMPTY = Warning "file-empty": "A file has no contents in any source and will be empty.",
+        "write source: 'data:,' if that is meant";
+    SECRET_READABLE = Warning "secret-readable": "A private key lies in a file that everybody on the node may read.",
+        "set mode: 0o600; sources are readable in the cluster, too";
+
+    // Contents.
+    SOURCE = Error "contents-source": "Contents are not a data: URL.", "put the content into the config as a data: URL";
+    CONTENTS = Error "contents": "Contents cannot be decoded.", "encode them anew, for example with base64 -w0";
+    CONTENTS_SIZE = Error "contents-size": "Contents are larger than 64 MiB a file or 1 GiB a config, decoded.",
+        "bring large files onto nodes in another way";
+    CONTENTS_HASH = Error "contents-hash": "Contents do not have the digest that verification.hash gives.",
+        "correct the contents or the hash";
+
+    // Units.
+    UNIT_NAME = Error "unit-name": "A unit's name is not one that systemd reads.", "write NAME.service or another kind";
+    DROPIN_NAME = Error "dropin-name": "A drop-in's name is not one that systemd reads.", "write NAME.conf";
+    UNIT_BODY = Error "unit-body": "A unit's text holds a NUL character.", "remove it";
+    UNIT_FILE = Error "unit-file": "A file and a unit of one config write the same path.",
+        "keep the unit and remove the file";
+    UNIT_MASKED = Error "unit-masked": "A unit is to be enabled and masked: systemd can only do one.",
+        "set enabled: false beside mask: true";
+    UNIT_TEMPLATE = Error "unit-template": "A template is to be enabled without an instance, and has no DefaultInstance.",
+        "enable an instance, NAME@INSTANCE.service, or write DefaultInstance= into [Install]";
+
+    // Keys.
+    USER = Error "user": "A user other than boot is configured.", "only the SSH keys of boot are managed; remove the user";
+    USER_FIELD = Error "user-field": "A field of user boot other than its SSH keys is configured.",
+        "remove it; mcx creates and changes no users";
+    KEY_LINE = Error "key-line": "An SSH key is not exactly one line of text.", "write each key as its own list item";
+    KEY_FORM = Warning "key-form": "An SSH key is not one that sshd reads: the line will be ignored.",
+        "paste the line of the .pub file";
+    KEYS_FILE = Error "keys-file": "A file and the SSH keys of one config write the same path.",
+        "keep the keys in passwd.users and remove the file";
+
+    // Sources and pools.
+    SOURCE_NUMBER = Warning "source-number": "A source's name does not begin with a number, and names decide the order.",
+        "begin the name with two digits, such as 50-";
+    SOURCE_UNSELECTED = Warning "source-unselected": "No pool selects a source.",
+        "label it with machineconfiguration.alauda.io/role: worker or another pool's role";
+    POOL_NAME = Error "pool-name": "A pool's name is too long for the labels and names made from it.",
+        "use a name of at most 63 letters, digits, dashes and dots";
+    POOL_SELECTOR = Error "pool-selector": "A label selector of a pool cannot be read.", "correct the selector";
+    POOL_WORKER = Error "pool-worker": "A custom pool does not take the sources of worker.",
+        "let machineConfigSelector match machineconfiguration.alauda.io/role In [worker, POOL]";
+    POOL_MASTER = Error "pool-master": "A custom pool asks for control-plane nodes.",
+        "use the pool master for them";
+    NO_SOURCES = Error "no-sources": "A pool selects no source at all.",
+        "correct machineConfigSelector or the labels of the sources";
+    POLICY = Error "policy": "A node disruption policy cannot be put into effect.", "correct the field";
+    RENDERED_SIZE = Error "rendered-size": "A rendered config is too large for the API server.",
+        "compress contents with gzip, or bring large files onto nodes in another way";
+    RENDERED_NEAR = Warning "rendered-near-limit": "A rendered config is near the limit of the API server.",
+        "compress contents with gzip";
+}
+
+impl Rule {
+    /// A finding of this rule.
+    pub fn finding(&'static self, object: &str, path: impl Into<String>, message: impl Into<String>) -> Finding {
+        Finding {
+            severity: self.severity,
+            rule: self.id,
+            object: object.to_owned(),
+            path: path.into(),
+            file: None,
+            line: None,
+            column: None,
+            message: message.into(),
+            help: self.fix.to_owned(),
+        }
+    }
+}
+
+/// The rule of this id.
+pub fn by_id(id: &str) -> Option<&'static Rule> {
+    RULES.iter().find(|r| r.id == id).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_rule_has_its_own_id_in_kebab_case() {
+        let ids: BTreeSet<&str> = RULES.iter().map(|r| r.id).collect();
+        assert_eq!(ids.len(), RULES.len());
+        for rule in RULES {
+            assert!(rule.id.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{}", rule.id);
+            assert!(rule.meaning.ends_with('.') && !rule.meaning.contains('\n'), "{}", rule.id);
+            assert!(!rule.fix.ends_with('.') && !rule.fix.contains('\n'), "{}", rule.id);
+            assert_eq!(by_id(rule.id).map(|r| r.id), Some(rule.id));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Contents of files, decoded once for all checks.
+
+use super::Report;
+use crate::render::ignition::contents::Error;
+use crate::render::items::{Content, hex};
+use crate::render::layer::Contents;
+use crate::render::rule;
+use sha2::{Digest as _, Sha512};
+use std::collections::BTreeMap;
+
+/// How far into a file a private key is looked for, in bytes: keys are small, and files of certificates, too.
+const KEY_SEARCH: usize = 1 << 20;
+
+/// Decodes contents, each once: a source's are looked at when it is checked and again in the merged whole.
+#[derive(Default)]
+pub(in crate::render) struct Decoder {
+    /// By place and length of the encoded text, which outlives this: cheaper than by the text itself.
+    seen: BTreeMap<(Option<usize>, usize, bool), Result<Decoded, Error>>,
+}
+
+/// What is known of decoded contents.
+#[derive(Clone)]
+pub(in crate::render) struct Decoded {
+    pub(in crate::render) content: Content,
+    /// They hold a private key.
+    pub(in crate::render) private_key: bool,
+}
+
+impl Decoder {
+    pub(in crate::render) fn decode(&mut self, contents: Contents) -> &Result<Decoded, Error> {
+        let text = contents.source.unwrap_or_default();
+        let gzip = contents.compression == Some("gzip");
+        let place = contents.source.map(|text| text.as_ptr().addr());
+        self.seen.entry((place, text.len(), gzip)).or_insert_with(|| {
+            let compression = contents.compression.filter(|c| !c.is_empty());
+            // Without a source there is nothing to unpack, whatever `compression` says.
+            let compression = compression.filter(|_| contents.source.is_some());
+            let (content, bytes) = Content::read(contents.source, compression)?;
+            Ok(Decoded { content, private_key: holds_private_key(&bytes) })
+        })
+    }
+}
+
+fn holds_private_key(bytes: &[u8]) -> bool {
+    const MARK: &[u8] = b"PRIVATE KEY-----";
+    let bytes = &bytes[..bytes.len().min(KEY_SEARCH)];
+    let mut dashes = bytes.iter().enumerate().filter(|(_, b)| **b == b'-');
+    dashes.any(|(at, _)| {
+        bytes[..at + 1].len() >= 12 && bytes[at..].starts_with(b"-----") && { bytes[..at + 5].ends_with(MARK) }
+    })
+}
+
+/// Checks the contents of one file. Their decoded size; 0 when they cannot be decoded.
+pub(super) fn check(contents: Contents, field: &str, decoder: &mut Decoder, report: &mut Report) -> u64 {
+    let source_field = format!("{field}.contents.source");
+    if contents.compression.is_some_and(|c| !c.is_empty() && c != "gzip") {
+        report.help(
+            &rule::CONTENTS,
+            &format!("{field}.contents.compression"),
+            "is not gzip",
+            "write compression: gzip, or remove it",
+        );
+        return 0;
+    }
+    match contents.source {
+        None => return 0,
+        // a slip in the indentation ends like this.
+        Some("") => {
+            let help = "write source: 'data:,' for an empty file";
+            report.help(&rule::SOURCE, &source_field, "is empty, expected a data: URL", help);
+            return 0;
+        }
+        Some(source) if !source.starts_with("data:") => {
+            let scheme = source.split_once(':').map_or("", |(scheme, _)| scheme);
+            let short = scheme.len() <= 10 && scheme.chars().all(|c| c.is_ascii_alphanumeric());
+            let found = if short && !scheme.is_empty() { format!("found {scheme}:, ") } else { String::new() };
+            report.add(&rule::SOURCE, &source_field, format!("{found}expected a data: URL; nothing is fetched"));
+            return 0;
+        }
+        Some(_) => {}
+    }
+    match decoder.decode(contents) {
+        Ok(decoded) => {
+            let content = decoded.content.clone();
+            if let Some(hash) = contents.hash {
+                verify(&content, hash, field, report);
+            }
+            content.size()
+        }
+        Err(error) => {
+            let (rule, field) = match error {
+                Error::NotData => (&rule::SOURCE, source_field),
+                Error::TooLarge { .. } => (&rule::CONTENTS_SIZE, source_field),
+                Error::Malformed(_) | Error::Gzip(_) => (&rule::CONTENTS, source_field),
+                Error::Compression => (&rule::CONTENTS, format!("{field}.contents.compression")),
+            };
+            let help = match error {
+                Error::Gzip(_) => "encode the output of gzip -n, or remove compression",
+                _ => rule.fix,
+            };
+            report.help(rule, &field, error.to_string(), help);
+            0
+        }
+    }
+}
+
+/// Compares with `verification.hash`, which describes the decoded bytes. A malformed one is the specification's to refuse.
+fn verify(content: &Content, hash: &str, field: &str, report: &mut Report) {
+    let Some((function, expected)) = hash.split_once('-') else { return };
+    let found = match function {
+        "sha256" if expected.len() == 64 => hex(content.sha256()),
+        "sha512" if expected.len() == 128 => match content.decode() {
+            Ok(bytes) => hex(&Sha512::digest(bytes)),
+            Err(_) => return,
+        },
+        _ => return,
+    };
+    if !found.eq_ignore_ascii_case(expected) {
+        let message = format!("the contents have another digest: {function}-{found}");
+        report.add(&rule::CONTENTS_HASH, &format!("{field}.contents.verification.hash"), message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::holds_private_key;
+
+    #[test]
+    fn a_private_key_is_seen_by_its_mark() {
+        for (text, is_key) in [
+            ("x\n-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n", true),
+            ("-----BEGIN PRIVATE KEY-----", true),
+            ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", false),
+            ("ssh-ed25519 AAAA", false),
+            ("-----", false),
+            ("", false),
+        ] {
+            assert_eq!(holds_private_key(text.as_bytes()), is_key, "{text}");
+        }
+    }
+}

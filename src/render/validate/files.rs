@@ -1,0 +1,147 @@
+//! Files of one source: paths, modes, owners, contents.
+
+use super::contents::{self, Decoder};
+use super::{Report, duplicates, quoted};
+use crate::api::{FORCE_FILE, STATE_DIR};
+use crate::render::items::Content;
+use crate::render::layer::{FileLayer, OwnerLayer};
+use crate::render::path::{is_clean, is_within};
+use crate::render::rule;
+
+/// File systems that are empty after each boot.
+const VOLATILE: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/var/run", "/tmp"];
+
+/// Longest path, in bytes: the kernel's `PATH_MAX` without its end.
+const PATH_MAX: usize = 4095;
+
+/// Longest name in a path, in bytes: 255 less the ending that the writer of files gives a new file beside the old one.
+const NAME_MAX: usize = 230;
+
+pub(super) fn check(files: &[FileLayer], decoder: &mut Decoder, report: &mut Report) {
+    let mut total: u64 = 0;
+    for (i, file) in files.iter().enumerate() {
+        let field = format!("storage.files[{i}]");
+        path(file.path, &format!("{field}.path"), report);
+        if let Some(mode) = file.mode {
+            self::mode(mode, &format!("{field}.mode"), report);
+        }
+        owner(file.user, &format!("{field}.user"), report);
+        owner(file.group, &format!("{field}.group"), report);
+        if file.overwrite == Some(false) {
+            let message = "false is not obeyed: what is there is replaced, and given back when the file is withdrawn";
+            report.add(&rule::OVERWRITE, &format!("{field}.overwrite"), message);
+        }
+        total = total.saturating_add(contents::check(file.contents, &field, decoder, report));
+        if total > Content::CONFIG_LIMIT {
+            too_large("storage.files", report);
+            break;
+        }
+    }
+    let names = files.iter().enumerate().filter(|(_, f)| !f.path.is_empty());
+    duplicates(names.map(|(i, f)| (format!("storage.files[{i}].path"), f.path)), "file", report);
+}
+
+/// The files of a config are too large together.
+pub(super) fn too_large(field: &str, report: &mut Report) {
+    let message = format!("the files have more than {} GiB together, decoded", Content::CONFIG_LIMIT >> 30);
+    report.add(&rule::CONTENTS_SIZE, field, message);
+}
+
+fn path(path: &str, field: &str, report: &mut Report) {
+    let shown = quoted(path);
+    if path.is_empty() {
+        return report.help(&rule::FILE_PATH, field, "is missing", "name the file by its absolute path");
+    }
+    if path.chars().any(char::is_control) {
+        let help = "remove it; in YAML, write the path without quotes and escapes";
+        return report.help(&rule::FILE_PATH, field, format!("{shown} holds a control character"), help);
+    }
+    if !path.starts_with('/') {
+        return report.add(&rule::FILE_PATH, field, format!("{shown} is not absolute"));
+    }
+    if !is_clean(path) {
+        return report.add(&rule::FILE_PATH, field, format!("{shown} is not clean"));
+    }
+    if path.len() > PATH_MAX || path.split('/').any(|name| name.len() > NAME_MAX) {
+        let message = format!("{shown} is too long: at most {PATH_MAX} bytes, and {NAME_MAX} each name in it");
+        return report.help(&rule::FILE_PATH, field, message, "shorten it");
+    }
+    if path == FORCE_FILE {
+        report.add(&rule::FILE_STATE, field, format!("{shown} asks the daemon to apply the config again"));
+    } else if is_within(path, STATE_DIR) {
+        report.add(&rule::FILE_STATE, field, format!("{shown} belongs to mcx, which keeps its state in {STATE_DIR}"));
+    } else if let Some(tree) = VOLATILE.iter().find(|tree| is_within(path, tree)) {
+        report.add(&rule::FILE_VOLATILE, field, format!("{shown} would be gone after a boot, as all of {tree}"));
+    } else if path == "/" || !path[1..].contains('/') {
+        report.add(&rule::FILE_ROOT, field, format!("{shown} lies directly in /, which is not writable"));
+    }
+}
+
+fn mode(mode: i128, field: &str, report: &mut Report) {
+    let Some(bits) = u32::try_from(mode).ok().filter(|m| *m <= 0o7777) else {
+        let octal = if mode < 0 { String::new() } else { format!(" (0o{mode:o})") };
+        let message = format!("found {mode}{octal}, expected 0 to 0o7777");
+        match read_as_octal(mode) {
+            Some(meant) => report.help(&rule::FILE_MODE, field, message, format!("did you mean 0o{meant:o}?")),
+            None => report.add(&rule::FILE_MODE, field, message),
+        }
+        return;
+    };
+    if let Some(meant) = read_as_octal(mode).filter(|meant| is_usual(*meant) && !is_usual(bits)) {
+        let message = format!("{mode} is decimal and means 0o{bits:o}");
+        report.help(&rule::MODE_DECIMAL, field, message, format!("write 0o{meant:o} if that is meant"));
+    } else if bits & 0o7000 != 0 {
+        let names: Vec<&str> = [(0o4000, "setuid"), (0o2000, "setgid"), (0o1000, "sticky")]
+            .into_iter()
+            .filter_map(|(bit, name)| (bits & bit != 0).then_some(name))
+            .collect();
+        report.add(&rule::MODE_SPECIAL, field, format!("0o{bits:o} sets {}", names.join(", ")));
+    }
+}
+
+/// The digits of a decimal number read as octal permission bits.
+fn read_as_octal(mode: i128) -> Option<u32> {
+    let digits = mode.to_string();
+    u32::from_str_radix(&digits, 8).ok().filter(|m| (3..=4).contains(&digits.len()) && *m <= 0o7777)
+}
+
+/// Whether people write such a mode: the owner can read, and nobody may do more than the one before.
+///
+/// 420 is 0o644 and usual; 644 is 0o1204 and is not, while 0o644 is: so 644 was meant in octal.
+fn is_usual(bits: u32) -> bool {
+    let (owner, group, other) = (bits >> 6 & 7, bits >> 3 & 7, bits & 7);
+    let known = |digit: u32| matches!(digit, 0 | 1 | 4 | 5 | 6 | 7);
+    owner & 4 != 0 && group & !owner == 0 && other & !group == 0 && [owner, group, other].into_iter().all(known)
+}
+
+fn owner(owner: OwnerLayer, field: &str, report: &mut Report) {
+    if let Some(id) = owner.id {
+        // The largest number means "leave as it is" to the kernel.
+        if u32::try_from(id).is_err() || id == i128::from(u32::MAX) {
+            report.add(&rule::FILE_OWNER, &format!("{field}.id"), format!("{id} is no id of a user or group"));
+        }
+    }
+    if let Some(name) = owner.name.filter(|n| !n.is_empty()) {
+        let odd = |c: char| c.is_control() || c.is_whitespace() || c == ':' || c == '/';
+        if name.contains(odd) {
+            report.add(&rule::FILE_OWNER, &format!("{field}.name"), format!("{} is no name", quoted(name)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimal_modes_that_were_meant_in_octal_are_told_from_those_that_were_not() {
+        let slip = |mode: i128| read_as_octal(mode).is_some_and(|m| is_usual(m) && !is_usual(mode as u32));
+        for mode in [400, 440, 444, 555, 600, 640, 644, 660, 664, 666, 700, 711, 750, 755, 775, 777, 1777] {
+            assert!(slip(mode), "{mode}");
+        }
+        let meant = [0o400, 0o440, 0o444, 0o555, 0o600, 0o640, 0o644, 0o660, 0o664, 0o700, 0o755, 0o777, 0o1777, 0];
+        for mode in meant {
+            assert!(!slip(mode), "{mode} is 0o{mode:o}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What only shows when items are looked at together: in one source, and again in all of a pool merged.
+
+use super::{Decoder, Report, below, files, quoted};
+use crate::api::SSH_USER;
+use crate::render::finding::Finding;
+use crate::render::items::Content;
+use crate::render::layer::Contents;
+use crate::render::merge::{Field, Merged, MergedUnit, Place};
+use crate::render::rule::{self, Rule};
+use std::collections::BTreeMap;
+
+/// Where the keys of `boot` go. The node takes the home from its own passwd file; this is where the guide has it.
+const SSH_KEYS_FILE: &str = "/home/boot/.ssh/authorized_keys";
+
+/// Where unit files go.
+const UNITS: &str = "/etc/systemd/system";
+
+/// A path that the config writes, and by which item.
+struct Written {
+    what: String,
+    place: Place,
+    field: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    File,
+    Unit,
+    Keys,
+}
+
+/// Checks a merged config. Contents were checked with their source; the final config is looked at once more, since a later
+/// source's `compression` may have come over an earlier one's. What is odd but allowed is only said of the final one.
+pub(in crate::render) fn whole(merged: &Merged, last: bool, decoder: &mut Decoder, found: &mut Vec<Finding>) {
+    paths(merged, found);
+    owners(merged, found);
+    for (name, unit) in &merged.units {
+        self::unit(name, unit, merged, found);
+    }
+    if last {
+        contents(merged, decoder, found);
+    }
+}
+
+/// Puts a finding where the item was written.
+fn add(merged: &Merged, place: Place, field: &str, rule: &'static Rule, message: String, found: &mut Vec<Finding>) {
+    let source = &merged.sources[place.source];
+    found.push(rule.finding(&source.object, below(source.at, field), message));
+}
+
+/// ` (set by MachineConfig/10-x)`, when that is another source than the finding's own.
+fn by_other(merged: &Merged, place: Place, other: Place) -> String {
+    if place.source == other.source {
+        return String::new();
+    }
+    format!(" of {}", merged.sources[other.source].object)
+}
+
+/// No path is written twice, and none lies below another.
+fn paths(merged: &Merged, found: &mut Vec<Finding>) {
+    let mut written: BTreeMap<String, Written> = BTreeMap::new();
+    let mut add_path = |path: String, new: Written, found: &mut Vec<Finding>| match written.get(&path) {
+        Some(old) => {
+            let rule = if new.kind == Kind::Keys { &rule::KEYS_FILE } else { &rule::UNIT_FILE };
+            // The file is the one to move.
+            let (file, other) = if old.kind == Kind::File { (old, &new) } else { (&new, old) };
+            let by = by_other(merged, file.place, other.place);
+            let message = format!("{} is written by the {}{by}, too", quoted(&path), other.what);
+            add(merged, file.place, &file.field, rule, message, found);
+        }
+        None => {
+            written.insert(path, new);
+        }
+    };
+    for (path, file) in &merged.files {
+        let place = file.last;
+        let field = format!("storage.files[{}].path", place.index);
+        let what = format!("file {path}");
+        add_path((*path).to_owned(), Written { what, place, field, kind: Kind::File }, found);
+    }
+    for (name, unit) in &merged.units {
+        let field = format!("systemd.units[{}].name", unit.last.index);
+        let new = |what: String| Written { what, place: unit.last, field: field.clone(), kind: Kind::Unit };
+        if unit.body().is_some() || unit.mask.value() == Some(true) {
+            add_path(format!("{UNITS}/{name}"), new(format!("unit {name}")), found);
+        }
+        for (dropin, _) in unit.dropin_bodies() {
+            add_path(format!("{UNITS}/{name}.d/{dropin}"), new(format!("drop-in {name}/{dropin}")), found);
+        }
+    }
+    if let Some(place) = merged.keys.values().next() {
+        let field = format!("passwd.users[{}]", place.index);
+        let what = format!("keys of {SSH_USER}");
+        add_path(SSH_KEYS_FILE.to_owned(), Written { what, place: *place, field, kind: Kind::Keys }, found);
+    }
+    for (path, item) in &written {
+        let above = path.rmatch_indices('/').map(|(at, _)| &path[..at]).find_map(|dir| written.get_key_value(dir));
+        if let Some((parent, other)) = above {
+            let by = by_other(merged, item.place, other.place);
+            let message = format!("{} lies below {}, which is a file{by}", quoted(path), quoted(parent));
+            add(merged, item.place, &item.field, &rule::FILE_PARENT, message, found);
+        }
+    }
+}
+
+fn owners(merged: &Merged, found: &mut Vec<Finding>) {
+    for (path, file) in &merged.files {
+        for (what, id, name) in [("user", &file.user_id, &file.user_name), ("group", &file.group_id, &file.group_name)]
+        {
+            let (Some((_, a)), Some((name, b))) = (id.now, name.now) else { continue };
+            if name.is_empty() {
+                continue;
+            }
+            let (last, first) = if b >= a { (b, a) } else { (a, b) };
+            let by = by_other(merged, last, first);
+            let part = if b >= a { "id" } else { "name" };
+            let message = format!("{} would have a {what} id and a {what} name; the {part} is set{by}", quoted(path));
+            add(merged, last, &format!("storage.files[{}].{what}", last.index), &rule::FILE_OWNER, message, found);
+        }
+    }
+}
+
+fn unit(name: &str, unit: &MergedUnit, merged: &Merged, found: &mut Vec<Finding>) {
+    let Some((true, enabled)) = unit.enabled.now else { return };
+    let field = format!("systemd.units[{}].enabled", enabled.index);
+    if let Some((true, mask)) = unit.mask.now {
+        let by = by_other(merged, enabled, mask);
+        let message = format!("{} is to be enabled, and masked{by}", quoted(name));
+        add(merged, enabled, &field, &rule::UNIT_MASKED, message, found);
+    }
+    // Without a body the unit is the vendor's, and only the node can tell.
+    let is_template = name.rsplit_once('.').is_some_and(|(stem, _)| stem.ends_with('@'));
+    if let (true, Some(body)) = (is_template, unit.body()) {
+        let mut bodies = std::iter::once(body).chain(unit.dropin_bodies().map(|(_, body)| body));
+        if !bodies.any(has_default_instance) {
+            let message = format!("{} is a template without DefaultInstance", quoted(name));
+            add(merged, enabled, &field, &rule::UNIT_TEMPLATE, message, found);
+        }
+    }
+}
+
+fn has_default_instance(body: &str) -> bool {
+    let mut section = "";
+    body.lines().map(str::trim).any(|line| {
+        if line.starts_with('[') {
+            section = line;
+        }
+        section == "[Install]" && line.split_once('=').is_some_and(|(key, _)| key.trim() == "DefaultInstance")
+    })
+}
+
+fn contents(merged: &Merged, decoder: &mut Decoder, found: &mut Vec<Finding>) {
+    let mut total: u64 = 0;
+    for (path, file) in &merged.files {
+        let place = file.contents.now.map_or(file.last, |(_, place)| place);
+        let source = &merged.sources[place.source];
+        let field = format!("storage.files[{}]", place.index);
+        let now: Contents = file.contents.value().unwrap_or_default();
+        if now.source.is_none() {
+            add(merged, place, &field, &rule::FILE_EMPTY, format!("{} has no contents", quoted(path)), found);
+            continue;
+        }
+        let size = match decoder.decode(now) {
+            // Only a later source's `compression` can still break what its source had checked.
+            Err(_) => {
+                let mut report = Report { object: &source.object, at: source.at, found };
+                super::contents::check(now, &field, decoder, &mut report)
+            }
+            Ok(decoded) => {
+                let readable = file.mode.value().unwrap_or(0o644) & 0o004 != 0;
+                let secret = decoded.private_key && readable;
+                let size = decoded.content.size();
+                if secret {
+                    let message = format!("{} holds a private key and is readable by everybody", quoted(path));
+                    let place = file.mode.now.map_or(place, |(_, place)| place);
+                    let field = format!("storage.files[{}].mode", place.index);
+                    add(merged, place, &field, &rule::SECRET_READABLE, message, found);
+                }
+                size
+            }
+        };
+        total = total.saturating_add(size);
+        if total > Content::CONFIG_LIMIT {
+            let mut report = Report { object: &source.object, at: source.at, found };
+            files::too_large(&field, &mut report);
+            return;
+        }
+    }
+}
+
+impl<T: Copy> Field<T> {
+    fn value(&self) -> Option<T> {
+        self.now.map(|(value, _)| value)
+    }
+}
