@@ -8,6 +8,7 @@ use crate::api::condition::{self, Reason};
 use crate::api::machine_config_pool::{ConfigurationReference, PoolCondition};
 use crate::api::protocol::{NodeState, first_and_count};
 use crate::api::{MachineConfigPool, MachineConfigPoolStatus, NodeName, PoolName, annotation};
+use crate::render::rule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -260,7 +261,7 @@ fn render_degraded(input: &Input) -> Said {
 
 fn rendering_error(rendering: &Rendering, pool: &MachineConfigPool) -> Option<Said> {
     if let Some(first) = rendering.errors.first() {
-        let reason = if first.rule.contains("too-large") || first.rule.contains("size") {
+        let reason = if first.rule == rule::RENDERED_SIZE.id {
             Reason::TooLarge
         } else if first.object == format!("MachineConfigPool/{}", pool.name()) {
             Reason::InvalidPool

@@ -156,7 +156,7 @@ fn each_cause_of_a_failed_rendering_has_its_reason() {
     let error = |object: &str, rule| Rendering { errors: vec![finding(object, rule)], ..Rendering::default() };
     for (rendering_is, reason) in [
         (error("MachineConfigPool/worker", "x"), "InvalidPool"),
-        (error("MachineConfigPool/worker", "config-too-large"), "TooLarge"),
+        (error("MachineConfigPool/worker", rule::RENDERED_SIZE.id), "TooLarge"),
         (Rendering { no_sources: true, ..Rendering::default() }, "NoSources"),
         (Rendering { write_error: Some("x".to_owned()), ..Rendering::default() }, "WriteFailed"),
     ] {

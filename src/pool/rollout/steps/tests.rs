@@ -151,6 +151,17 @@ fn one_write_gives_back_and_hands_on() {
 }
 
 #[test]
+fn a_slot_that_only_seems_free_is_not_handed_on() {
+    // n1 seemed to be at rest and is not; by that, n2 seems free too, but has not been read.
+    let away = NodeView { ready: false, ..node("n3") };
+    let scene = Scene::new(vec![node("n1"), node("n2"), away.clone()]).limit(2).slots(&["n2", "n1"]).recovered();
+    assert_eq!(scene.plan().give_back.iter().map(|h| h.name.as_str()).collect::<Vec<_>>(), ["n1"]);
+    let read = Answer::Node(Some(NodeView { ready: false, ..node("n1") }));
+    let (_, end) = slot_run(&scene, vec![pool_of(&scene), read, Answer::Wrote(true)]);
+    assert_eq!(end, Some(Next::End(None)), "three slots at a limit of two");
+}
+
+#[test]
 fn a_pool_that_needs_nothing_is_not_written() {
     let scene = Scene::new(vec![updating("n1", B)]).slots(&["n1"]);
     assert_eq!(slot_run(&scene, vec![pool_of(&scene)]), (vec![Ask::Pool(label::WORKER.into())], Some(Next::End(None))));
