@@ -304,16 +304,9 @@ impl Controller {
             }
             let pause = match round {
                 Ok(Round { hand_over: true, .. }) => return End::HandOver,
-<<<<<<< HEAD
                 Ok(Round { again, .. }) => {
                     backoff.succeed();
                     again
-=======
-                Ok(Round { busy, again, .. }) => {
-                    backoff.succeed();
-                    let pause = if busy { BUSY } else { IDLE };
-                    again.map_or(pause, |again| again.min(pause))
->>>>>>> pool
                 }
                 Err(error) if error.stops_leading() => return End::Deposed(one_line(&error)),
                 Err(error) => {
@@ -354,29 +347,15 @@ impl Controller {
         if stop.is_cancelled() {
             return Ok(Round::default());
         }
-<<<<<<< HEAD
         let again = errors.take(rollout::sync(leader, &world).await)?.flatten();
-=======
-        if !*taken_over {
-            // Nothing is handed out and no drain is served before the old leader's pending writes are sure to fail.
-            takeover::take_over(leader).await?;
-            *taken_over = true;
-            tracing::info!(epoch = %leader.epoch, "took over all pools");
-        }
-        let again = errors.take(rollout::sync(leader, &world).await)?;
->>>>>>> pool
         if stop.is_cancelled() {
             return Ok(Round::default());
         }
         errors.take(drainer.sync(leader, &world))?;
         let hand_over = should_hand_over(&world, &self.me, &objects.pods);
-<<<<<<< HEAD
         let busy = drainer.is_busy() || is_busy(&world);
         let again = again.unwrap_or(IDLE).min(if busy { BUSY } else { IDLE });
         errors.first.map_or(Ok(Round { hand_over, again }), Err)
-=======
-        errors.first.map_or(Ok(Round { hand_over, busy: is_busy(&world), again }), Err)
->>>>>>> pool
     }
 }
 
@@ -384,14 +363,8 @@ impl Controller {
 #[derive(Debug, Default, Clone, Copy)]
 struct Round {
     hand_over: bool,
-<<<<<<< HEAD
     /// When the next one is due though nothing changes.
     again: Duration,
-=======
-    busy: bool,
-    /// When the rollout must be looked at again at the latest.
-    again: Option<Duration>,
->>>>>>> pool
 }
 
 /// Errors of the steps of a round. One that stops the leadership ends the round, any other lets the next steps run.
@@ -401,15 +374,9 @@ struct Errors {
 }
 
 impl Errors {
-<<<<<<< HEAD
     fn take<T>(&mut self, result: Result<T, Error>) -> Result<Option<T>, Error> {
         match result {
             Ok(done) => Ok(Some(done)),
-=======
-    fn take<T: Default>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
-        match result {
-            Ok(found) => Ok(found),
->>>>>>> pool
             Err(error) if error.stops_leading() => Err(error),
             Err(error) => {
                 if self.first.is_some() {
@@ -417,11 +384,7 @@ impl Errors {
                 } else {
                     self.first = Some(error);
                 }
-<<<<<<< HEAD
                 Ok(None)
-=======
-                Ok(T::default())
->>>>>>> pool
             }
         }
     }
