@@ -52,7 +52,8 @@ fn the_guides_commands_print_its_columns_and_all_nodes_are_done() {
 
     // The guide's third command, word for word.
     let columns = r#"custom-columns=NODE:.metadata.name,DESIRED:.metadata.annotations."machineconfiguration\.alauda\.io/desiredConfig",CURRENT:.metadata.annotations."machineconfiguration\.alauda\.io/currentConfig",STATE:.metadata.annotations."machineconfiguration\.alauda\.io/state""#;
-    let nodes = rig.kubectl(&["get", "node", "-o", columns]);
+    // A shell takes the quotes off before kubectl sees them.
+    let nodes = rig.kubectl(&["get", "node", "-o", &columns.replace('"', "")]);
     let (head, rows) = table(&nodes);
     assert_eq!(head, ["NODE", "DESIRED", "CURRENT", "STATE"]);
     assert_eq!(rows.len(), 4, "{nodes}");
