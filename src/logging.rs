@@ -19,6 +19,8 @@ pub enum Format {
 
 /// Flags that controller and daemon share.
 #[derive(Debug, Clone, clap::Args)]
+// Flattened into other `Args`: a group of the same name would clash.
+#[group(skip)]
 pub struct Args {
     /// Form of log lines
     #[arg(long = "log-format", value_enum, default_value_t, env = "MCX_LOG_FORMAT")]

@@ -53,3 +53,14 @@ pub fn run(cli: Cli) -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn flags_of_all_commands_fit_together() {
+        Cli::command().debug_assert();
+    }
+}
