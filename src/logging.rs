@@ -19,7 +19,7 @@ pub enum Format {
 
 /// Flags that controller and daemon share.
 #[derive(Debug, Clone, clap::Args)]
-// Flattened into other `Args`: a group of the same name would clash.
+// Flattened into the Args of a command, whose group has that name already.
 #[group(skip)]
 pub struct Args {
     /// Form of log lines
