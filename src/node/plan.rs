@@ -4,7 +4,7 @@
 //! the disk first, so that a list that was cut off anywhere is simply carried out again from its beginning.
 
 use super::install::Install;
-use super::layout::{Layout, Sort, Want, unit_path};
+use super::layout::{Layout, Sort, Want};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -149,20 +149,13 @@ pub(super) fn plan(old: &Layout, new: &Layout, way: Way, all: bool) -> Vec<Step>
         steps.push(Step::BeginSwitching);
     }
 
-    // All disables before all enables: disabling a unit disables its `Also=` siblings too (L-15). And before the switch:
-    // a masked or missing unit cannot be disabled (L-11).
+    // All disables before all enables: disabling a unit disables its `Also=` siblings too (L-15). And before the switch,
+    // while the unit's file is there to say which these are.
     steps.extend(units.disable.iter().map(|unit| Step::Disable { unit: (*unit).clone() }));
     // What acts at the moment it is written comes last, when all that it may need is there.
     let (late, early): (Vec<_>, Vec<_>) = switches(&changed, &left).partition(|(path, _)| acts_at_once(path));
     steps.extend(early.into_iter().map(|(_, step)| step));
     steps.extend(units.unmask_runtime.iter().map(|unit| Step::UnmaskRuntime { unit: (*unit).clone() }));
-    // Links under a mask are out of reach until it goes: then the unit is disabled once more.
-    let moved = |unit: &String| {
-        let path = unit_path(unit);
-        changed.contains_key(&path) || left.contains_key(&path)
-    };
-    let revealed = units.disable.iter().filter(|unit| new.enablement.get(**unit) == Some(&false) && moved(unit));
-    steps.extend(revealed.map(|unit| Step::Disable { unit: (*unit).clone() }));
     steps.extend(units.enable.iter().map(|unit| Step::Enable { unit: (*unit).clone() }));
     steps.extend(units.give_back.iter().map(|unit| Step::GiveBackEnablement { unit: (*unit).clone() }));
     steps.extend(late.into_iter().map(|(_, step)| step));
@@ -321,7 +314,6 @@ mod tests {
                 "give back /etc/gone",
                 "give back /etc/systemd/system/z.service",
                 "remove the runtime mask of m.service",
-                "disable m.service",
                 "enable a.service",
                 "give back the enablement of z.service",
                 // What acts at once comes last.

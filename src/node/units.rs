@@ -5,7 +5,7 @@
 //! only they say exactly what was there.
 
 use super::compare::is_mask;
-use super::host::{Error, Host, Kind, Meta, Root};
+use super::host::{Error, Host, Kind, Meta, Root, split};
 use super::install::{Install, is_template, template_of};
 use super::layout::{RUNTIME_UNIT_DIR, UNIT_DIR};
 use super::originals::Enablement;
@@ -94,6 +94,10 @@ pub(super) async fn enable(host: &Host, unit: &str, ours: &(dyn Fn(&str) -> bool
 /// links of all instances go with it; their word is not the template's (L-15).
 pub(super) async fn disable(host: &Host, unit: &str, goes: bool) -> Result<(), Error> {
     let found = word(host, unit).await?;
+    if found.starts_with("masked") {
+        // `systemctl` would do nothing (L-11), and the links would count again once the mask goes.
+        return remove_links(host.root(), unit);
+    }
     if found == "enabled" || (goes && is_template(unit) && found != "not-found") {
         change(host, &["disable", "--no-reload", "--", unit]).await?;
     } else if found != "enabled-runtime" {
@@ -101,6 +105,19 @@ pub(super) async fn disable(host: &Host, unit: &str, goes: bool) -> Result<(), E
     }
     if word(host, unit).await? == "enabled-runtime" {
         change(host, &["disable", "--no-reload", "--runtime", "--", unit]).await?;
+    }
+    Ok(())
+}
+
+fn remove_links(root: &Root, unit: &str) -> Result<(), Error> {
+    let (present, _) = links(root, &BTreeSet::from([unit.to_owned()]))?;
+    for path in present.keys() {
+        let place = root.place(path).map_err(Error::file("open", path))?;
+        place.remove().map_err(Error::file("remove", path))?;
+        let (dir, _) = split(path);
+        if dir != UNIT_DIR {
+            root.remove_empty_dir(dir).map_err(Error::file("remove", dir))?;
+        }
     }
     Ok(())
 }
