@@ -661,6 +661,10 @@ impl Daemon {
 
     /// Tells the phase, as far as that goes: what happens to the node never waits for it.
     async fn phase(&mut self, phase: Phase) {
+        // A daemon that has just started may not have seen its Node yet.
+        if self.s.node.is_none() && !matches!(self.s.read, Read::Away { .. }) {
+            self.read_node().await;
+        }
         let Some(node) = &self.s.node else { return };
         let said = node.phase.as_ref().is_some_and(|p| p.phase == phase);
         if said || self.now() < self.api.1 || matches!(self.s.read, Read::Away { .. }) {
