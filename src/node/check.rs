@@ -2,13 +2,12 @@
 //! withdrawn config heals it.
 
 use super::compare::{self, Deviation, is_as_wanted};
-use super::host::{Accounts, Error, Host, Kind, Mounts, Root, is_absent, real_path, split};
+use super::host::{Accounts, Error, Host, Kind, Mounts, Root, is_absent, is_blocked, real_path, split};
 use super::install::{Install, is_template, template_of};
 use super::layout::{Layout, Sort, Want, unit_path};
 use super::originals::{Originals, Was};
 use super::transaction::{ancestors, blocking};
 use super::units::{self, Body};
-use nix::errno::Errno;
 use nix::sys::stat::fstat;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -146,7 +145,7 @@ impl Checker<'_> {
         let parent = split(path).0;
         let (dir, nearest) = match self.root.nearest_dir(parent) {
             Ok(found) => found,
-            Err(error) if error.raw_os_error() == Some(Errno::ELOOP as i32) => {
+            Err(error) if is_blocked(&error) => {
                 self.obstacle(format!(
                     "{path} is behind a symlink in a folder that is not root's alone; mcx does not follow it: replace it by a folder"
                 ));
@@ -308,20 +307,20 @@ impl Checker<'_> {
             }
         }
         let path = unit_path(unit);
+        let seen = self.root.seen(&path).map_err(Error::file("look at", &path))?;
         let unmasks = self.to.units.get(unit).is_some_and(|unit| unit.mask == Some(false));
-        // Ours goes: what was there before it comes back.
-        if self.from.places.contains_key(&path) || unmasks {
-            let original = Originals::of(self.root).get(&path)?;
-            if original.is_some_and(|original| !original.is_mask() && original.was != Was::Nothing) {
-                return Ok(Body::Found(Install::default()));
-            }
-            let is_ours = self.from.places.get(&path).is_some_and(|managed| managed.want != Want::NoMask);
-            let seen = self.root.seen(&path).map_err(Error::file("look at", &path))?;
-            if is_ours || compare::is_mask(&seen) {
-                return units::body(self.root, unit, true);
-            }
+        let left = self.from.places.get(&path).filter(|_| !self.to.places.contains_key(&path));
+        let original = Originals::of(self.root).get(&path)?.filter(|original| original.was != Was::Nothing);
+        let is_ours = self.from.places.get(&path).is_some_and(|managed| managed.want != Want::NoMask);
+        // Ours goes: what was there before it comes back, unless that is the mask that goes.
+        if is_ours || (left.is_some() && seen.kind == Kind::Absent) {
+            return match original {
+                Some(original) if original.is_mask() && !unmasks => Ok(Body::Masked),
+                Some(original) if !original.is_mask() => Ok(Body::Found(Install::default())),
+                _ => units::body(self.root, unit, true),
+            };
         }
-        units::body(self.root, unit, false)
+        units::body(self.root, unit, unmasks && compare::is_mask(&seen))
     }
 
     /// The SSH server reads no keys from a file, folder or home that others can write.
@@ -356,7 +355,7 @@ impl Checker<'_> {
 /// A path that cannot even be looked at is not as wanted; why is said by whoever asks next.
 fn is_there(root: &Root, path: &str, want: &Want) -> Result<bool, Error> {
     match is_as_wanted(root, path, want) {
-        Err(Error::File { source, .. }) if source.raw_os_error() == Some(Errno::ELOOP as i32) => Ok(false),
+        Err(Error::File { source, .. }) if is_blocked(&source) => Ok(false),
         result => result,
     }
 }

@@ -3,7 +3,7 @@
 //! Nothing is followed: a symlink in a file's place is a finding of its own (G-03). Files are read in parts and compared
 //! by digest; the expected bytes are unpacked only to say where they differ.
 
-use super::host::{Accounts, Error, Kind, Root, Seen};
+use super::host::{Accounts, Error, Kind, Root, Seen, is_blocked};
 use super::layout::{Bytes, FileWant, Id, Layout, Managed, RUNTIME_UNIT_DIR, Want};
 use sha2::{Digest as _, Sha256};
 use std::fmt;
@@ -153,7 +153,7 @@ fn place(root: &Root, path: &str, managed: &Managed, accounts: &Accounts) -> Res
     let deviation = |what: String| Deviation { item: managed.item.clone(), what };
     let seen = match root.seen(path) {
         Ok(seen) => seen,
-        Err(error) if error.raw_os_error() == Some(nix::errno::Errno::ELOOP as i32) => {
+        Err(error) if is_blocked(&error) => {
             let what = format!("is behind a symlink that a user could have made ({path})");
             return Ok(vec![deviation(what)]);
         }

@@ -253,7 +253,7 @@ impl Disk {
 
     /// Ends once anything that `items` manages, or the force file, may have changed (inotify on parents, debounced).
     /// Misses are found by the caller's sweep. It ends at once when it begins to watch something: what happened before
-    /// that was not seen.
+    /// that was not seen. An error (no watches left) comes back at once each time: wait for the sweep then.
     pub async fn changed(&self, items: &Items) -> Result<(), Error> {
         let layout = Layout::of(items, &self.host.accounts()?);
         self.watch.lock().await.changed(self.host.root(), &layout).await

@@ -4,7 +4,7 @@
 //! the disk first, so that a list that was cut off anywhere is simply carried out again from its beginning.
 
 use super::install::Install;
-use super::layout::{Layout, Sort, Want};
+use super::layout::{Layout, Sort, Want, unit_path};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -156,6 +156,13 @@ pub(super) fn plan(old: &Layout, new: &Layout, way: Way, all: bool) -> Vec<Step>
     let (late, early): (Vec<_>, Vec<_>) = switches(&changed, &left).partition(|(path, _)| acts_at_once(path));
     steps.extend(early.into_iter().map(|(_, step)| step));
     steps.extend(units.unmask_runtime.iter().map(|unit| Step::UnmaskRuntime { unit: (*unit).clone() }));
+    // Links under a mask are out of reach until it goes: then the unit is disabled once more.
+    let moved = |unit: &String| {
+        let path = unit_path(unit);
+        changed.contains_key(&path) || left.contains_key(&path)
+    };
+    let revealed = units.disable.iter().filter(|unit| new.enablement.get(**unit) == Some(&false) && moved(unit));
+    steps.extend(revealed.map(|unit| Step::Disable { unit: (*unit).clone() }));
     steps.extend(units.enable.iter().map(|unit| Step::Enable { unit: (*unit).clone() }));
     steps.extend(units.give_back.iter().map(|unit| Step::GiveBackEnablement { unit: (*unit).clone() }));
     steps.extend(late.into_iter().map(|(_, step)| step));
@@ -240,5 +247,140 @@ impl<'a> Units<'a> {
             |layout: &Layout, unit: &String| layout.units.get(unit).is_some_and(|unit| unit.mask == Some(false));
         units.unmask_runtime.extend(new.units.keys().filter(|unit| unmasks(new, unit) && (all || !unmasks(old, unit))));
         units
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::host::Accounts;
+    use crate::render::items::Items;
+    use serde_json::{Value, json};
+
+    fn layout(config: &Value) -> Layout {
+        Layout::of(&Items::from_config(config).unwrap(), &Accounts::default())
+    }
+
+    fn file(path: &str, text: &str) -> Value {
+        json!({"path": path, "mode": 420, "contents": {"source": format!("data:,{text}")}})
+    }
+
+    fn config(files: &[Value], units: &[Value]) -> Value {
+        json!({"ignition": {"version": "3.4.0"}, "storage": {"files": files}, "systemd": {"units": units}})
+    }
+
+    fn steps(old: &Value, new: &Value, way: Way, all: bool) -> Vec<String> {
+        plan(&layout(old), &layout(new), way, all).iter().map(ToString::to_string).collect()
+    }
+
+    const BODY: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
+
+    #[test]
+    fn the_steps_of_an_update_come_in_the_order_that_keeps_each_of_them_safe() {
+        let old = config(
+            &[file("/etc/a", "1"), file("/etc/gone", "1"), file("/etc/same", "1")],
+            &[
+                json!({"name": "b.service", "enabled": true}),
+                json!({"name": "m.service", "mask": true}),
+                json!({"name": "z.service", "contents": BODY, "enabled": true}),
+            ],
+        );
+        let new = config(
+            &[file("/etc/a", "2"), file("/etc/same", "1"), file("/etc/cron.d/x", "1"), file("/etc/new", "1")],
+            &[
+                json!({"name": "a.service", "contents": BODY, "enabled": true}),
+                json!({"name": "b.service", "enabled": false}),
+                json!({"name": "m.service", "enabled": false, "mask": false}),
+            ],
+        );
+        assert_eq!(
+            steps(&old, &new, Way::Forward, false),
+            [
+                "keep the previous config",
+                "note what is at /etc/cron.d/x",
+                "note what is at /etc/new",
+                "note what is at /etc/systemd/system/a.service",
+                "note whether a.service is enabled",
+                "note whether m.service is enabled",
+                "stage /etc/a",
+                "stage /etc/cron.d/x",
+                "stage /etc/new",
+                "stage /etc/systemd/system/a.service",
+                "stage /etc/systemd/system/m.service",
+                "stage /etc/gone",
+                "stage /etc/systemd/system/z.service",
+                "begin to switch",
+                // All disables before all enables (L-15), while the old unit files are there.
+                "disable b.service",
+                "disable m.service",
+                "disable z.service",
+                "switch /etc/a",
+                "switch /etc/new",
+                "switch /etc/systemd/system/a.service",
+                "switch /etc/systemd/system/m.service",
+                "give back /etc/gone",
+                "give back /etc/systemd/system/z.service",
+                "remove the runtime mask of m.service",
+                "disable m.service",
+                "enable a.service",
+                "give back the enablement of z.service",
+                // What acts at once comes last.
+                "switch /etc/cron.d/x",
+                "flush directories",
+                "set the current config",
+                "end switching",
+            ]
+        );
+    }
+
+    #[test]
+    fn r151_the_same_config_is_no_work_unless_it_is_forced() {
+        let same = config(&[file("/etc/a", "1")], &[json!({"name": "a.service", "contents": BODY, "enabled": true})]);
+        let bare = [
+            "keep the previous config",
+            "begin to switch",
+            "flush directories",
+            "set the current config",
+            "end switching",
+        ];
+        assert_eq!(steps(&same, &same, Way::Forward, false), bare);
+        let forced = steps(&same, &same, Way::Forward, true);
+        for step in ["stage /etc/a", "switch /etc/a", "switch /etc/systemd/system/a.service", "enable a.service"] {
+            assert!(forced.iter().any(|found| found == step), "{step} is not in {forced:?}");
+        }
+    }
+
+    #[test]
+    fn undoing_touches_what_the_update_touched_and_records_nothing() {
+        let old = config(&[file("/etc/a", "1"), file("/etc/gone", "1")], &[]);
+        let new = config(&[file("/etc/a", "2"), file("/etc/new", "1")], &[]);
+        assert_eq!(
+            steps(&new, &old, Way::Back, false),
+            [
+                "begin to undo",
+                "stage /etc/a",
+                "stage /etc/gone",
+                "stage /etc/new",
+                "switch /etc/a",
+                "switch /etc/gone",
+                "give back /etc/new",
+                "flush directories",
+                "set the current config",
+                "end undoing",
+            ]
+        );
+    }
+
+    #[test]
+    fn l13_another_install_section_disables_before_it_enables_and_another_command_does_not() {
+        let with = |text: &str| config(&[], &[json!({"name": "a.service", "contents": text, "enabled": true})]);
+        let moved = BODY.replace("multi-user", "other");
+        let steps_for = |text: &str| {
+            let mut found = steps(&with(BODY), &with(text), Way::Forward, false);
+            found.retain(|step| step.ends_with("able a.service"));
+            found
+        };
+        assert_eq!(steps_for(&moved), ["disable a.service", "enable a.service"]);
+        assert_eq!(steps_for(&BODY.replace("true", "false")), Vec::<String>::new());
     }
 }

@@ -14,7 +14,7 @@
 //! | set current, end | `current.json` is the old config | it is the new one; actions may run |
 
 use super::compare::{has_runtime_mask, is_as_wanted, is_mask};
-use super::host::{Error, Host, Kind, Meta, Place, split};
+use super::host::{Error, Host, Kind, Meta, Place, is_blocked, split};
 use super::install::Install;
 use super::journal::{Journal, Stage};
 use super::layout::{FileWant, Layout, RUNTIME_UNIT_DIR, Want, unit_path};
@@ -115,7 +115,7 @@ impl Transaction {
             }
             Step::Disable { unit } => {
                 disturbed.extend(units::with_siblings(root, &unit)?);
-                if self.is_to_be_disabled(&unit)? { units::disable(host, &unit).await } else { Ok(()) }
+                self.disable(&unit).await
             }
             Step::Switch { path, .. } | Step::GiveBack { path, .. } => blocking(move || this.switch(&path)).await,
             Step::UnmaskRuntime { unit } => self.unmask_runtime(&unit),
@@ -168,7 +168,11 @@ impl Transaction {
 
     fn position(&self, path: &str, goal: &Goal<'_>) -> Result<Position, Error> {
         let root = self.host.root();
-        let seen = root.seen(path).map_err(Error::file("look at", path))?;
+        let seen = match root.seen(path) {
+            // A user has put a link in the way: nothing of ours is behind it.
+            Err(error) if is_blocked(&error) => return Ok(Position::Foreign),
+            seen => seen.map_err(Error::file("look at", path))?,
+        };
         let old = self.old.places.get(path).map(|managed| &managed.want);
         let is_old = || old.map_or(Ok(false), |want| is_as_wanted(root, path, want));
         let done = match (goal, self.new.places.get(path).map(|managed| &managed.want)) {
@@ -278,7 +282,7 @@ impl Transaction {
     fn stage_goal(&self, path: &str, goal: &Goal<'_>) -> Result<(), Error> {
         let place = self.place(path)?;
         let staged = match goal {
-            Goal::File(file) => self.stage_file(path, file, &place),
+            Goal::File(file) => stage_file(path, file, &place),
             Goal::Mask => place.stage_link(b"/dev/null", 0, 0).map_err(Error::file("stage a mask at", path)),
             Goal::Given(original) => self.originals().stage(original, &place),
             Goal::Nothing | Goal::Unknown => Ok(()),
@@ -288,15 +292,6 @@ impl Transaction {
             let _ = place.unstage();
         }
         staged
-    }
-
-    fn stage_file(&self, path: &str, file: &FileWant, place: &Place) -> Result<(), Error> {
-        let (Some(uid), Some(gid)) = (file.uid.number, file.gid.number) else {
-            return Err(Error::Other(format!("{path} belongs to a user or group that does not exist on this node")));
-        };
-        let bytes = file.bytes.read(path)?;
-        let meta = Meta { mode: file.mode, uid, gid };
-        place.stage_file(&mut bytes.as_slice(), meta).map(|_| ()).map_err(Error::file("write", path))
     }
 
     fn place(&self, path: &str) -> Result<Place, Error> {
@@ -372,13 +367,19 @@ impl Transaction {
 
     /// Folders that we made go with the last thing in them.
     fn remove_made_parents(&self, path: &str) -> Result<(), Error> {
-        let root = self.host.root();
         if self.new.places.contains_key(path) {
             return Ok(());
         }
-        let made = self.originals().made()?;
-        for dir in ancestors(path).into_iter().rev() {
-            if !made.contains(dir) || !root.remove_empty_dir(dir).map_err(Error::file("remove", dir))? {
+        self.remove_made(path, &self.originals().made()?)
+    }
+
+    fn remove_made(&self, path: &str, made: &BTreeSet<String>) -> Result<(), Error> {
+        let root = self.host.root();
+        for dir in ancestors(path).into_iter().rev().filter(|dir| made.contains(*dir)) {
+            if let Ok(place) = root.place(dir) {
+                place.unstage().map_err(Error::file("remove what was staged for", dir))?;
+            }
+            if !root.remove_empty_dir(dir).map_err(Error::file("remove", dir))? {
                 break;
             }
         }
@@ -387,13 +388,16 @@ impl Transaction {
 
     /// A unit whose file merely goes is disabled only if no other file of that name remains; else how it is enabled is
     /// nobody's business here.
-    fn is_to_be_disabled(&self, unit: &str) -> Result<bool, Error> {
-        let managed = |layout: &Layout| layout.enablement.contains_key(unit);
-        if managed(&self.old) || managed(&self.new) {
-            return Ok(true);
-        }
-        let given_back = self.originals().get(&unit_path(unit))?.is_some_and(|original| original.was != Was::Nothing);
-        Ok(!given_back && units::body(self.host.root(), unit, true)? == units::Body::Missing)
+    async fn disable(&self, unit: &str) -> Result<(), Error> {
+        let had_file = |layout: &Layout| layout.units.get(unit).is_some_and(|unit| unit.contents.is_some());
+        let original = self.originals().get(&unit_path(unit))?;
+        let is_given_back = original.is_some_and(|original| original.was != Was::Nothing);
+        let goes = had_file(&self.old)
+            && !had_file(&self.new)
+            && !is_given_back
+            && units::body(self.host.root(), unit, true)? == units::Body::Missing;
+        let is_managed = self.old.enablement.contains_key(unit) || self.new.enablement.contains_key(unit);
+        if goes || is_managed { units::disable(&self.host, unit, goes).await } else { Ok(()) }
     }
 
     fn unmask_runtime(&self, unit: &str) -> Result<(), Error> {
@@ -419,7 +423,10 @@ impl Transaction {
         let paths = self.old.places.keys().chain(self.new.places.keys());
         let dirs: BTreeSet<&str> = paths.map(|path| split(path).0).collect();
         for dir in dirs {
-            root.sync_dir(dir).map_err(Error::file("flush", dir))?;
+            match root.sync_dir(dir) {
+                Err(error) if is_blocked(&error) => {}
+                result => result.map_err(Error::file("flush", dir))?,
+            }
         }
         if self.old.enablement != self.new.enablement || self.old.units != self.new.units || self.forced {
             units::flush(root)?;
@@ -437,11 +444,7 @@ impl Transaction {
         }
         let made = self.originals().made()?;
         for path in self.new.places.keys().filter(|path| !self.old.places.contains_key(*path)) {
-            for dir in ancestors(path).into_iter().rev() {
-                if !made.contains(dir) || !root.remove_empty_dir(dir).map_err(Error::file("remove", dir))? {
-                    break;
-                }
-            }
+            self.remove_made(path, &made)?;
         }
         Ok(())
     }
@@ -454,6 +457,15 @@ impl Transaction {
         blocking(move || mine.unstage()).await?;
         this.set_stage(journal, Stage::Undone)
     }
+}
+
+fn stage_file(path: &str, file: &FileWant, place: &Place) -> Result<(), Error> {
+    let (Some(uid), Some(gid)) = (file.uid.number, file.gid.number) else {
+        return Err(Error::Other(format!("{path} belongs to a user or group that does not exist on this node")));
+    };
+    let bytes = file.bytes.read(path)?;
+    let meta = Meta { mode: file.mode, uid, gid };
+    place.stage_file(&mut bytes.as_slice(), meta).map(|_| ()).map_err(Error::file("write", path))
 }
 
 /// File work waits for disks: it must not hold up the daemon's other tasks.

@@ -6,14 +6,14 @@
 
 use super::compare::is_mask;
 use super::host::{Error, Host, Kind, Meta, Root};
-use super::install::{Install, template_of};
+use super::install::{Install, is_template, template_of};
 use super::layout::{RUNTIME_UNIT_DIR, UNIT_DIR};
 use super::originals::Enablement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// `systemctl` waits 25 s for the service manager by itself; a busy machine gets some more.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// Where systemd looks for unit files, first wins.
 const SEARCH: [&str; 7] = [
     UNIT_DIR,
@@ -34,16 +34,24 @@ pub(super) async fn words(host: &Host, units: &[&str]) -> Result<BTreeMap<String
     if units.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let argv: Vec<&str> = ["is-enabled", "--"].into_iter().chain(units.iter().copied()).collect();
-    let together = host.systemctl(&argv, LIMIT).await?;
-    let lines: Vec<&str> = together.stdout.lines().map(str::trim).collect();
-    // It stops at the first unit that it does not find: then each is asked for on its own.
-    if lines.len() == units.len() {
-        return Ok(units.iter().zip(lines).map(|(unit, word)| ((*unit).to_owned(), word.to_owned())).collect());
-    }
     let mut words = BTreeMap::new();
-    for unit in units {
-        words.insert((*unit).to_owned(), word(host, unit).await?);
+    let mut todo = units;
+    while !todo.is_empty() {
+        let argv: Vec<&str> = ["is-enabled", "--"].into_iter().chain(todo.iter().copied()).collect();
+        let output = host.systemctl(&argv, LIMIT).await?;
+        // It stops at the first unit that it does not find: that one is asked for on its own, then the rest.
+        let said = output.stdout.lines().take(todo.len()).count();
+        let (known, rest) = todo.split_at(said);
+        words.extend(
+            known.iter().zip(output.stdout.lines()).map(|(unit, word)| ((*unit).to_owned(), word.trim().to_owned())),
+        );
+        todo = match rest.split_first() {
+            Some((next, rest)) => {
+                words.insert((*next).to_owned(), word(host, next).await?);
+                rest
+            }
+            None => rest,
+        };
     }
     Ok(words)
 }
@@ -82,10 +90,14 @@ pub(super) async fn enable(host: &Host, unit: &str, ours: &(dyn Fn(&str) -> bool
     change(host, &["enable", "--no-reload", "--", unit]).await
 }
 
-/// Disables a unit that is enabled, for this boot too (L-17).
-pub(super) async fn disable(host: &Host, unit: &str) -> Result<(), Error> {
-    if word(host, unit).await? == "enabled" {
+/// Disables a unit that is enabled, for this boot too (L-17). `goes`: its file is about to go, and of a template the
+/// links of all instances go with it; their word is not the template's (L-15).
+pub(super) async fn disable(host: &Host, unit: &str, goes: bool) -> Result<(), Error> {
+    let found = word(host, unit).await?;
+    if found == "enabled" || (goes && is_template(unit) && found != "not-found") {
         change(host, &["disable", "--no-reload", "--", unit]).await?;
+    } else if found != "enabled-runtime" {
+        return Ok(());
     }
     if word(host, unit).await? == "enabled-runtime" {
         change(host, &["disable", "--no-reload", "--runtime", "--", unit]).await?;

@@ -9,6 +9,7 @@ use super::layout::{Layout, RUNTIME_UNIT_DIR, UNIT_DIR};
 use super::transaction::ancestors;
 use futures::StreamExt as _;
 use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask};
+use nix::sys::stat::fstat;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ enum Names {
     All,
 }
 
-/// By folder.
-type Wanted = BTreeMap<String, Names>;
+/// By folder; and which folder is there now (device and inode), since another may take its place.
+type Wanted = BTreeMap<String, (Names, (u64, u64))>;
 
 /// The watch of a disk.
 #[derive(Default)]
@@ -39,7 +40,7 @@ pub(super) struct Watch {
 
 struct Armed {
     stream: EventStream<Vec<u8>>,
-    /// What is watched, and as what file; a folder that was swapped is another file.
+    /// What is watched.
     wanted: Wanted,
     /// Several paths may lead to one folder.
     names: HashMap<WatchDescriptor, Names>,
@@ -111,7 +112,7 @@ impl Armed {
             | WatchMask::MOVE_SELF
             | WatchMask::ONLYDIR;
         let mut names: HashMap<WatchDescriptor, Names> = HashMap::new();
-        for (path, wants) in &wanted {
+        for (path, (wants, _)) in &wanted {
             let dir = match root.dir(path) {
                 Ok(dir) => dir,
                 // Gone since it was looked for; its parent is watched.
@@ -171,13 +172,18 @@ fn wanted(root: &Root, layout: &Layout) -> Result<Wanted, Error> {
             names.insert(format!("{UNIT_DIR}/{name}"), Names::All);
         }
     }
-    names.retain(|path, _| root.dir(path).is_ok());
-    Ok(names)
+    let mut wanted = Wanted::new();
+    for (path, names) in names {
+        let Ok(dir) = root.dir(&path) else { continue };
+        let stat = fstat(&dir).map_err(|errno| Error::file("look at", &path)(errno.into()))?;
+        wanted.insert(path, (names, (stat.st_dev, stat.st_ino)));
+    }
+    Ok(wanted)
 }
 
 /// The same without a look at the disk.
-fn all_names(layout: &Layout) -> Wanted {
-    let mut names = Wanted::new();
+fn all_names(layout: &Layout) -> BTreeMap<String, Names> {
+    let mut names: BTreeMap<String, Names> = BTreeMap::new();
     let mut add = |path: &str| {
         for step in ancestors(path).into_iter().chain([path]) {
             let (parent, name) = split(step);

@@ -304,11 +304,11 @@ impl Controller {
             }
             let pause = match round {
                 Ok(Round { hand_over: true, .. }) => return End::HandOver,
-                Ok(Round { busy, .. }) => {
+                Ok(Round { again, .. }) => {
                     backoff.succeed();
-                    if busy { BUSY } else { IDLE }
+                    again
                 }
-                Err(error @ Error::Deposed { .. }) => return End::Deposed(one_line(&error)),
+                Err(error) if error.stops_leading() => return End::Deposed(one_line(&error)),
                 Err(error) => {
                     let pause = backoff.fail();
                     tracing::warn!(error = %one_line(&error), ?pause, "a step failed, it is tried again");
@@ -333,6 +333,12 @@ impl Controller {
         taken_over: &mut bool,
         stop: &CancellationToken,
     ) -> Result<Round, Error> {
+        if !*taken_over {
+            // Nothing is written before the old leader's pending writes are sure to fail.
+            takeover::take_over(leader).await?;
+            *taken_over = true;
+            tracing::info!(epoch = %leader.epoch, "took over all pools");
+        }
         let Seen { mut world, objects, .. } = self.look();
         let mut errors = Errors::default();
         errors.take(shipped::sync(leader, &world, &objects).await)?;
@@ -341,19 +347,15 @@ impl Controller {
         if stop.is_cancelled() {
             return Ok(Round::default());
         }
-        if !*taken_over {
-            // Nothing is handed out and no drain is served before the old leader's pending writes are sure to fail.
-            takeover::take_over(leader).await?;
-            *taken_over = true;
-            tracing::info!(epoch = %leader.epoch, "took over all pools");
-        }
-        errors.take(rollout::sync(leader, &world).await.map(drop))?;
+        let again = errors.take(rollout::sync(leader, &world).await)?.flatten();
         if stop.is_cancelled() {
             return Ok(Round::default());
         }
         errors.take(drainer.sync(leader, &world))?;
         let hand_over = should_hand_over(&world, &self.me, &objects.pods);
-        errors.first.map_or(Ok(Round { hand_over, busy: is_busy(&world) }), Err)
+        let busy = drainer.is_busy() || is_busy(&world);
+        let again = again.unwrap_or(IDLE).min(if busy { BUSY } else { IDLE });
+        errors.first.map_or(Ok(Round { hand_over, again }), Err)
     }
 }
 
@@ -361,27 +363,28 @@ impl Controller {
 #[derive(Debug, Default, Clone, Copy)]
 struct Round {
     hand_over: bool,
-    busy: bool,
+    /// When the next one is due though nothing changes.
+    again: Duration,
 }
 
-/// Errors of the steps of a round. `Deposed` ends the round, any other lets the next steps run.
+/// Errors of the steps of a round. One that stops the leadership ends the round, any other lets the next steps run.
 #[derive(Debug, Default)]
 struct Errors {
     first: Option<Error>,
 }
 
 impl Errors {
-    fn take(&mut self, result: Result<(), Error>) -> Result<(), Error> {
+    fn take<T>(&mut self, result: Result<T, Error>) -> Result<Option<T>, Error> {
         match result {
-            Ok(()) => Ok(()),
-            Err(error @ Error::Deposed { .. }) => Err(error),
+            Ok(done) => Ok(Some(done)),
+            Err(error) if error.stops_leading() => Err(error),
             Err(error) => {
                 if self.first.is_some() {
                     tracing::warn!(error = %one_line(&error), "another step failed too");
                 } else {
                     self.first = Some(error);
                 }
-                Ok(())
+                Ok(None)
             }
         }
     }

@@ -7,7 +7,6 @@
 use super::view::NodeView;
 use crate::api::{ConfigName, MachineConfigPool, NodeName, PoolName, label};
 use crate::render::select;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -115,12 +114,8 @@ fn is_control_plane(node: &NodeView) -> bool {
     [label::NODE_ROLE_MASTER, label::NODE_ROLE_CONTROL_PLANE].iter().any(|role| node.labels.contains_key(*role))
 }
 
-fn is_custom(pool: &MachineConfigPool) -> bool {
-    pool.name() != label::MASTER && pool.name() != label::WORKER
-}
-
 fn custom_pools(pools: &Pools, node: &NodeView) -> Vec<PoolName> {
-    let selecting = pools.values().filter(|pool| is_custom(pool) && selects(pool, node));
+    let selecting = pools.values().filter(|pool| select::is_custom(pool) && selects(pool, node));
     selecting.map(|pool| pool.name().into()).collect()
 }
 
@@ -136,16 +131,14 @@ fn selects(pool: &MachineConfigPool, node: &NodeView) -> bool {
 
 /// Why a pool is refused; none when it is not. Says field and next step.
 fn refusal(pool: &MachineConfigPool) -> Option<String> {
-    if let Some(Err(error)) = pool.spec.node_selector.as_ref().map(|s| select::matches(Some(s), &BTreeMap::new())) {
-        return Some(format!("spec.nodeSelector: {error}; its nodes keep what they have until it is corrected"));
+    if let Some(Err(error)) = pool.spec.node_selector.as_ref().map(select::check) {
+        return Some(format!("spec.nodeSelector.{error}; its nodes keep what they have until it is corrected"));
     }
-    if !is_custom(pool) {
+    if !select::is_custom(pool) {
         return None;
     }
-    let worker = BTreeMap::from([(label::ROLE.to_owned(), label::WORKER.to_owned())]);
-    let inherits = pool.spec.machine_config_selector.as_ref().map_or(Ok(false), |s| select::matches(Some(s), &worker));
-    match inherits {
-        Err(error) => return Some(format!("spec.machineConfigSelector: {error}; correct it")),
+    match select::inherits_worker(pool) {
+        Err(error) => return Some(format!("spec.machineConfigSelector.{error}; correct it")),
         Ok(false) => {
             return Some(format!(
                 "spec.machineConfigSelector: does not select the sources of pool worker, which a custom pool inherits; \
@@ -156,30 +149,18 @@ fn refusal(pool: &MachineConfigPool) -> Option<String> {
         }
         Ok(true) => {}
     }
-    let role = pool.spec.node_selector.as_ref().and_then(required_control_plane_role)?;
+    let role = select::asks_for_masters(pool)?;
     Some(format!(
         "spec.nodeSelector: requires {role}, and a custom pool cannot be for control-plane nodes: they stay in pool \
          master; select worker nodes, or put the sources into pool master"
     ))
 }
 
-/// The role label of control-plane nodes that a selector asks for.
-fn required_control_plane_role(selector: &LabelSelector) -> Option<&'static str> {
-    let by_label = |role: &str| selector.match_labels.iter().flatten().any(|(key, _)| key == role);
-    let by_expression = |role: &str| {
-        let mut expressions = selector.match_expressions.iter().flatten();
-        expressions.any(|e| e.key == role && matches!(e.operator.as_str(), "In" | "Exists"))
-    };
-    [label::NODE_ROLE_MASTER, label::NODE_ROLE_CONTROL_PLANE]
-        .into_iter()
-        .find(|role| by_label(role) || by_expression(role))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::api::{MachineConfigPoolSpec, shipped};
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
     use k8s_openapi::jiff::Timestamp;
     use proptest::prelude::*;
 
@@ -283,7 +264,7 @@ mod tests {
             let mut pool = custom("infra", role("infra"));
             pool.spec.machine_config_selector = selector;
             let membership = Membership::new(&pools(vec![pool]), &nodes(vec![node("n", &["worker", "infra"])]));
-            assert!(membership.refused[&PoolName::from("infra")].starts_with("spec.machineConfigSelector:"));
+            assert!(membership.refused[&PoolName::from("infra")].starts_with("spec.machineConfigSelector"));
             assert_eq!(membership.nodes_of(&"infra".into()), ["n"]);
             assert!(membership.nodes_of(&"worker".into()).is_empty());
         }

@@ -40,6 +40,8 @@ pub mod metrics;
 pub mod policy;
 pub mod rendering;
 pub mod rollout;
+#[cfg(test)]
+pub(crate) mod scene;
 pub mod shipped;
 pub mod status;
 pub mod takeover;

@@ -8,6 +8,7 @@ use crate::api::condition::{self, Reason};
 use crate::api::machine_config_pool::{ConfigurationReference, PoolCondition};
 use crate::api::protocol::{NodeState, first_and_count};
 use crate::api::{MachineConfigPool, MachineConfigPoolStatus, NodeName, PoolName, annotation};
+use crate::render::rule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -117,8 +118,10 @@ fn progress(input: &Input, render: &Said, updated: usize) -> (Said, Said) {
     let state = match (all, waiting.is_empty()) {
         (true, true) => format!("all {} have {target}", nodes(size)),
         (true, false) => format!("all {} have {target}; {waiting}", nodes(size)),
-        (false, true) => format!("{updated} of {} have {target}", nodes(size)),
-        (false, false) => format!("{updated} of {} have {target}; {waiting}", nodes(size)),
+        (false, _) => {
+            let idle = input.plan.waiting.iter().filter(|w| !w.moving).count();
+            format!("{updated} of {} have {target}, {idle} wait; {waiting}", nodes(size))
+        }
     };
     let state = annotation::cut(&state, MESSAGE_LIMIT);
     let reason = match input.case.block() {
@@ -258,7 +261,7 @@ fn render_degraded(input: &Input) -> Said {
 
 fn rendering_error(rendering: &Rendering, pool: &MachineConfigPool) -> Option<Said> {
     if let Some(first) = rendering.errors.first() {
-        let reason = if first.rule.contains("too-large") || first.rule.contains("size") {
+        let reason = if first.rule == rule::RENDERED_SIZE.id {
             Reason::TooLarge
         } else if first.object == format!("MachineConfigPool/{}", pool.name()) {
             Reason::InvalidPool
@@ -316,3 +319,6 @@ fn nodes(n: usize) -> String {
 fn count(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

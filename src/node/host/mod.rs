@@ -23,7 +23,7 @@ pub use passwd::{Accounts, User};
 pub use root::{Kind, Seen};
 pub use write::{Meta, STAGED_PREFIX};
 
-pub(in crate::node) use root::{Root, fd_path, is_absent, real_path, split};
+pub(in crate::node) use root::{Root, fd_path, is_absent, is_blocked, real_path, split};
 pub(in crate::node) use write::Place;
 
 use std::path::{Path, PathBuf};

@@ -73,6 +73,11 @@ pub(in crate::node) fn is_absent(error: &io::Error) -> bool {
     matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOENT | Errno::ENOTDIR))
 }
 
+/// Whether a path leads through a symlink that is not followed.
+pub(in crate::node) fn is_blocked(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::ELOOP as i32)
+}
+
 impl Root {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let path = std::fs::canonicalize(path)?;
@@ -99,7 +104,7 @@ impl Root {
             return step(&self.fd, OsStr::new("."));
         }
         match step(&self.fd, OsStr::new(relative)) {
-            Err(error) if error.raw_os_error() == Some(Errno::ELOOP as i32) => self.walk(relative),
+            Err(error) if is_blocked(&error) => self.walk(relative),
             result => result,
         }
     }

@@ -44,22 +44,24 @@ impl Root {
         Ok(Place { dir: self.dir(parent)?, name: name.to_owned(), staged: staged_name(name) })
     }
 
-    /// Makes a directory whose parent is there, whatever the umask; one that is there is left as it is.
+    /// Makes a directory whose parent is there, whatever the umask; one that is there is left as it is. It appears with
+    /// its mode and owner, or not at all: one that a crash left half made would pass for somebody's.
     pub(in crate::node) fn make_dir(&self, path: &str, meta: Meta) -> io::Result<()> {
-        let (parent, name) = split(path);
-        let dir = self.dir(parent)?;
-        match mkdirat(&dir, name, Mode::from_bits_truncate(0o700)) {
-            Err(Errno::EEXIST) => return Ok(()),
-            result => result?,
+        let place = self.place(path)?;
+        place.unstage()?;
+        if place.seen()?.kind != Kind::Absent {
+            return Ok(());
         }
-        let made = step(&dir, OsStr::new(name))?;
-        // In a folder of a user's another directory may have taken its place: what is not root's fresh one is not given away.
-        if fstat(&made)?.st_uid != nix::unistd::geteuid().as_raw() || has_entries(&made)? {
-            return Err(io::Error::other("another directory has taken its place"));
+        place.stage_dir(meta)?;
+        let (old, new) = (place.staged.as_str(), place.name.as_str());
+        match renameat2(&place.dir, old, &place.dir, new, RenameFlags::RENAME_NOREPLACE) {
+            // Somebody was quicker: theirs is as good.
+            Err(Errno::EEXIST) => place.unstage(),
+            result => {
+                result?;
+                place.sync()
+            }
         }
-        set_meta(&made, meta)?;
-        fsync(&made)?;
-        Ok(fsync(&dir)?)
     }
 
     /// Sets mode and owner of a directory of our own.
@@ -159,7 +161,13 @@ impl Place {
     /// Stages an empty directory.
     pub(in crate::node) fn stage_dir(&self, meta: Meta) -> io::Result<()> {
         mkdirat(&self.dir, self.staged.as_str(), Mode::from_bits_truncate(0o700))?;
-        set_meta(&step(&self.dir, OsStr::new(&self.staged))?, meta)
+        let made = step(&self.dir, OsStr::new(&self.staged))?;
+        // In a folder of a user's another directory may have taken its place: what is not ours is not given away.
+        if fstat(&made)?.st_uid != nix::unistd::geteuid().as_raw() || has_entries(&made)? {
+            return Err(io::Error::other("another directory has taken its place"));
+        }
+        set_meta(&made, meta)?;
+        Ok(fsync(&made)?)
     }
 
     /// Whether something is staged.

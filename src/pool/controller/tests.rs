@@ -66,7 +66,8 @@ fn a_failing_step_does_not_stop_the_next_and_a_deposed_leader_stops_at_once() {
     assert!(errors.take(failed("first")).is_ok());
     assert!(errors.take(failed("second")).is_ok());
     assert!(errors.first.as_ref().unwrap().to_string().contains("first"));
-    assert!(matches!(errors.take(Err(Error::Deposed { pool: "worker".into() })), Err(Error::Deposed { .. })));
+    let deposed: Result<(), Error> = Err(Error::Deposed { pool: "worker".into() });
+    assert!(matches!(errors.take(deposed), Err(Error::Deposed { .. })));
 }
 
 #[test]

@@ -398,23 +398,30 @@ impl<'a> Case<'a> {
         self.limit.as_ref().map(|_| true).map_err(|invalid| Why::Kept(invalid.to_string()))
     }
 
-    /// All decisions for the pool.
+    /// All decisions for the pool. What is granted counts on all the slots that seem to be free again.
     pub fn plan(&self) -> Plan {
         let node_of = |h: &SlotHolder| match self.fresh.get(&h.name) {
             Some(read) => read.as_ref(),
             None => self.world.nodes.get(&h.name).map(Arc::as_ref),
         };
-        let mut plan = Plan::default();
-        for holder in &self.slots.nodes {
-            let node = node_of(holder);
-            if self.is_returnable(holder, node) {
-                plan.give_back.push(holder.clone());
-            } else if let Some(node) = node.filter(|n| !self.is_member(n)) {
-                if matches!(self.due(node), Ok(Some(_))) {
-                    plan.give.push(node.name.clone());
-                }
-            }
+        let holders = self.slots.nodes.iter();
+        let free = holders.filter(|holder| self.is_returnable(holder, node_of(holder))).cloned().collect();
+        let mut plan = self.plan_with(free);
+        for holder in self.slots.nodes.iter().filter(|h| !plan.give_back.contains(h)) {
+            let gone = node_of(holder).filter(|node| node.uid == holder.uid && !self.is_member(node));
+            plan.give.extend(gone.filter(|node| matches!(self.due(node), Ok(Some(_)))).map(|node| node.name.clone()));
         }
+        plan
+    }
+
+    /// The slots that can be given out while all that are out stay out.
+    pub fn grants(&self) -> Vec<SlotHolder> {
+        self.plan_with(Vec::new()).grant
+    }
+
+    /// All decisions for the pool but those for holders that are not in it.
+    fn plan_with(&self, give_back: Vec<SlotHolder>) -> Plan {
+        let mut plan = Plan { give_back, ..Plan::default() };
         let mut room = Room::new(self, &plan.give_back);
         for node in &self.members {
             let why = self.look_at(node, &mut room, &mut plan);

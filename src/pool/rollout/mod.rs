@@ -306,3 +306,6 @@ async fn report_ambiguous(leader: &Leader, world: &World, membership: &Membershi
     };
     memory.ambiguous.retain(is_ambiguous);
 }
+
+#[cfg(test)]
+mod tests;

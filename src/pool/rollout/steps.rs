@@ -162,7 +162,7 @@ impl SlotRun {
             };
             kept.nodes.retain(|h| !goes(h));
         }
-        let granted = context.case(&pool, &kept, &read).plan().grant;
+        let granted = context.case(&pool, &kept, &read).grants();
         kept.nodes.extend(granted.iter().cloned());
         if kept == slots {
             return Next::End(None);
@@ -419,3 +419,6 @@ impl Lists {
         holders.take(Slots::LIMIT).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

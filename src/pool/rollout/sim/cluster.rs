@@ -72,6 +72,8 @@ pub(super) struct Cluster {
     wiped: bool,
     limited: bool,
     checked: u64,
+    /// The pools without their versions.
+    known: Pools,
 }
 
 pub(super) fn config(pool: &PoolName, number: usize) -> ConfigName {
@@ -107,12 +109,10 @@ impl Cluster {
             wiped: false,
             limited: false,
             checked: 0,
+            known: Pools::new(),
         };
         for name in ["worker", "infra"].into_iter().take(cluster.setting.pools) {
-            let object = pool(name, cluster.setting.limit);
-            cluster.version += 1;
-            let stored = Stored { object: Arc::new(object), version: cluster.version };
-            cluster.pools.insert(name.into(), stored);
+            cluster.store_pool(pool(name, cluster.setting.limit));
         }
         for i in 0..cluster.setting.nodes {
             let name = NodeName::from(format!("n{i}"));
@@ -161,8 +161,14 @@ impl Cluster {
     fn change_pool(&mut self, name: &PoolName, change: impl FnOnce(&mut MachineConfigPool)) {
         let mut pool = (*self.pools[name].object).clone();
         change(&mut pool);
+        self.store_pool(pool);
+    }
+
+    fn store_pool(&mut self, pool: MachineConfigPool) {
         self.version += 1;
-        self.pools.insert(name.clone(), Stored { object: Arc::new(pool), version: self.version });
+        let (name, object) = (PoolName::from(pool.name()), Arc::new(pool));
+        self.known.insert(name.clone(), Arc::clone(&object));
+        self.pools.insert(name, Stored { object, version: self.version });
     }
 
     pub(super) fn timestamp(&self) -> Timestamp {
@@ -206,7 +212,7 @@ impl Cluster {
     fn unslotted(&self) -> Option<String> {
         let plain = self.setting.pools == 1 && !self.wiped && !self.limited;
         let slots = self.pools.values().map(|p| door::slots(&p.object)).next()?.filter(|_| plain)?;
-        let limit = self.limit_of(self.pools.keys().next()?);
+        let limit = usize::try_from(self.setting.limit).unwrap();
         if slots.nodes.len() > limit {
             return Some(format!("{} slots, limit {limit}", slots.nodes.len()));
         }
@@ -256,8 +262,10 @@ impl Cluster {
     }
 
     pub(super) fn place_of(&self, node: &NodeView) -> Option<PoolName> {
-        let pools: Pools = self.pools.iter().map(|(name, p)| (name.clone(), Arc::clone(&p.object))).collect();
-        match place(&pools, node) {
+        if self.known.len() == 1 {
+            return self.known.keys().next().cloned();
+        }
+        match place(&self.known, node) {
             Place::In(pool) => Some(pool),
             _ => None,
         }
@@ -365,7 +373,7 @@ impl Cluster {
         }
         self.setting.ambushes -= 1;
         self.tell(|| format!("leader {who} freezes in mid-job"));
-        self.frozen[who] = 60 + u32::try_from(self.rng.below(100)).unwrap();
+        self.frozen[who] = 60 + u32::try_from(self.rng.below(200)).unwrap();
         if !self.rng.chance(4) {
             self.frozen[1 - who] = 0;
             self.elect(1 - who);
@@ -385,8 +393,13 @@ impl Cluster {
 
     fn cache_turn(&mut self) {
         let who = self.rng.below(2);
-        let pick = self.rng.below(self.nodes.len() + self.pools.len() + 2);
-        self.deliver(who, pick);
+        let objects = self.daemons.len() + self.pools.len() + 1;
+        if self.rng.chance(2) {
+            let pick = self.rng.below(objects);
+            self.deliver(who, pick);
+        } else {
+            (0..objects).for_each(|pick| self.deliver(who, pick));
+        }
     }
 
     fn daemon_turn(&mut self) {
@@ -418,6 +431,7 @@ impl Cluster {
         let pool = self.pools.keys().nth(self.rng.below(self.pools.len())).unwrap().clone();
         let who = self.rng.below(2);
         let moves = self.setting.pools > 1;
+        let counting = self.leaders.iter().any(Leader::is_in_mid_job);
         let mut once = |count: fn(&mut Setting) -> &mut u32| {
             let left = count(&mut self.setting);
             let any = *left > 0;
@@ -460,7 +474,8 @@ impl Cluster {
                 self.tell(|| format!("slots of {pool} are deleted"));
                 self.change_pool(&pool, |p| p.metadata.annotations = None);
             }
-            12 if once(|s| &mut s.limits) => {
+            // Between the count and the cordon nobody can see a limit that is lowered.
+            12 if !counting && once(|s| &mut s.limits) => {
                 self.limited = true;
                 let limit = 1 + i32::from(self.rng.chance(2));
                 self.tell(|| format!("limit of {pool} is {limit}"));
@@ -543,16 +558,13 @@ impl Cluster {
     /// Every node Done at its pool's target, schedulable and Ready, no slot held.
     pub(super) fn is_at_rest(&self) -> bool {
         let done = |node: &NodeView| {
-            let pool = self.place_of(node).map(|p| &self.pools[&p]);
-            let target = pool.and_then(|p| p.object.target()).map(ConfigName::from);
             let daemon = &self.daemons[&node.name];
-            node.settled()
-                && node.desired == target
-                && daemon.current == target
-                && daemon.is_idle()
-                && node.ready
-                && !node.cordoned
-                && node.mark.is_none()
+            let idle = node.settled() && daemon.is_idle() && node.ready && !node.cordoned && node.mark.is_none();
+            idle && {
+                let pool = self.place_of(node).map(|p| &self.pools[&p]);
+                let target = pool.and_then(|p| p.object.target()).map(ConfigName::from);
+                node.desired == target && daemon.current == target
+            }
         };
         self.nodes.values().all(|n| done(&n.object))
             && self.pools.values().all(|p| door::slots(&p.object).is_some_and(|s| s.nodes.is_empty()))
