@@ -100,6 +100,13 @@ async fn joined(node: &Node) -> (NodeApi, Running) {
 
 /// Runs a test on the kind of runtime that the daemon has.
 fn run(test: impl AsyncFnOnce(&Node)) {
+    if std::env::var_os("RUST_LOG").is_some() {
+        // For whoever looks into a failure; a second test of the process finds it set up.
+        let _ = mcx::logging::init(&mcx::logging::Args {
+            format: mcx::logging::Format::Text,
+            filter: std::env::var("RUST_LOG").ok(),
+        });
+    }
     let Some(node) = Node::lasting() else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(test(&node));

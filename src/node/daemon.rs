@@ -37,9 +37,10 @@ const REBOOT_TIME: Duration = Duration::from_mins(1);
 /// First and longest wait after a request that was not answered.
 const API_WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// How long the watch of the disk waits before it is set up again after a failure; the sweep works meanwhile.
-const REWATCH: Duration = Duration::from_secs(30);
-/// Sweep of a node that says it drifted: put right by hand, it is Done within a second or two even if the event was missed.
-const DRIFT_SWEEP: Duration = Duration::from_secs(10);
+const REWATCH: Duration = Duration::from_secs(10);
+/// Sweep of a node that says it drifted, since what is put right shall be seen soon even if the event was missed; and of
+/// one whose disk cannot be watched (a host may run out of inotify instances).
+const SHORT_SWEEP: Duration = Duration::from_secs(10);
 
 /// How the daemon works.
 #[derive(Debug, Clone)]
@@ -141,6 +142,8 @@ struct Daemon {
     stale: u32,
     swept: Moment,
     watching: Option<(Arc<Items>, Task)>,
+    /// The disk cannot be watched just now.
+    blind: Arc<AtomicBool>,
     events: (mpsc::Sender<()>, mpsc::Receiver<()>),
     /// The wait that was logged last.
     said: Option<Waiting>,
@@ -178,6 +181,7 @@ pub async fn run(
         stale: 0,
         swept: Moment::ZERO,
         watching: None,
+        blind: Arc::default(),
         events: mpsc::channel(1),
         said: None,
     };
@@ -237,7 +241,7 @@ impl Daemon {
         if self.events.1.try_recv().is_ok() {
             self.forget_looks();
         }
-        let sweep = if self.says_drift() { DRIFT_SWEEP.min(self.options.sweep) } else { self.options.sweep };
+        let sweep = self.sweep();
         if self.s.now.saturating_sub(self.swept) >= sweep {
             self.swept = self.s.now;
             self.forget_looks();
@@ -253,6 +257,12 @@ impl Daemon {
         if self.s.held.is_some() && seen.borrow().is_some() {
             self.ready.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Time between two sweeps, as things are.
+    fn sweep(&self) -> Duration {
+        let soon = self.says_drift() || self.blind.load(Ordering::Relaxed);
+        if soon { SHORT_SWEEP.min(self.options.sweep) } else { self.options.sweep }
     }
 
     fn says_drift(&self) -> bool {
@@ -292,13 +302,21 @@ impl Daemon {
             return;
         }
         let (disk, of, tell) = (Arc::clone(&self.disk), Arc::clone(&items), self.events.0.clone());
+        let blind = Arc::clone(&self.blind);
         let task = tokio::spawn(async move {
             loop {
                 match disk.changed(&of).await {
                     // One that waits to be taken says as much as two.
-                    Ok(()) => drop(tell.try_send(())),
+                    Ok(()) => {
+                        blind.store(false, Ordering::Relaxed);
+                        drop(tell.try_send(()));
+                    }
                     Err(error) => {
-                        tracing::warn!(error = text(&error), "cannot watch the disk; the sweep still finds drift");
+                        if !blind.swap(true, Ordering::Relaxed) {
+                            tracing::warn!(error = text(&error), "cannot watch the disk: it is swept more often");
+                        }
+                        // Wakes the loop, whose next sweep may be far away.
+                        drop(tell.try_send(()));
                         tokio::time::sleep(REWATCH).await;
                     }
                 }
@@ -308,8 +326,7 @@ impl Daemon {
     }
 
     async fn wait(&mut self, seen: &mut watch::Receiver<Seen>, stop: &CancellationToken, until: Option<Moment>) {
-        let sweep = if self.says_drift() { DRIFT_SWEEP.min(self.options.sweep) } else { self.options.sweep };
-        let sweep = self.swept + sweep;
+        let sweep = self.swept + self.sweep();
         let until = until.map_or(sweep, |u| u.min(sweep));
         let left = until.saturating_sub(self.now()).max(Duration::from_millis(1));
         tokio::select! {
@@ -661,6 +678,10 @@ impl Daemon {
 
     /// Tells the phase, as far as that goes: what happens to the node never waits for it.
     async fn phase(&mut self, phase: Phase) {
+        // A daemon that has just started may not have seen its Node yet.
+        if self.s.node.is_none() && !matches!(self.s.read, Read::Away { .. }) {
+            self.read_node().await;
+        }
         let Some(node) = &self.s.node else { return };
         let said = node.phase.as_ref().is_some_and(|p| p.phase == phase);
         if said || self.now() < self.api.1 || matches!(self.s.read, Read::Away { .. }) {
