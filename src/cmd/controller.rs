@@ -96,7 +96,7 @@ fn start(args: &Args) -> anyhow::Result<()> {
             timing: Timing::new(args.lease_duration),
             listen: args.listen,
         };
-        controller::run(client, options, stop).await?;
+        Box::pin(controller::run(client, options, stop)).await?;
         anyhow::Ok(())
     })
 }

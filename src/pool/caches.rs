@@ -186,6 +186,7 @@ fn problem(objects: &Objects) -> Option<String> {
     }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "a cache may drop objects; of these it keeps all")]
 fn readable<K: Resource>(object: DeserializeGuard<K>) -> Option<Readable<K>> {
     Some(match object.0 {
         Ok(mut object) => {

@@ -78,6 +78,7 @@ pub struct NodeChange {
 impl NodeChange {
     /// Sets an annotation.
     #[must_use]
+    #[allow(clippy::needless_pass_by_value, reason = "names and numbers are written as they are at hand")]
     pub fn set(mut self, key: &'static str, value: impl ToString) -> Self {
         self.annotations.insert(key, Some(value.to_string()));
         self

@@ -127,7 +127,7 @@ async fn publish_all(client: Client, component: &'static str, instance: String, 
                 published.insert(key, done);
             }
             Ok(Err(error)) => {
-                tracing::warn!(reason = note.reason, error = %one_line(&error), "cannot publish an event")
+                tracing::warn!(reason = note.reason, error = %one_line(&error), "cannot publish an event");
             }
             Err(_) => tracing::warn!(reason = note.reason, "cannot publish an event: no answer from the API server"),
         }

@@ -95,7 +95,11 @@ impl State {
             return if self.objects.contains_key(&path) { refusal(409) } else { (201, self.put(&path, sent)) };
         }
         let Some(current) = self.objects.get(path).cloned() else {
-            return if *method == Method::GET && !self.is_object(path) { (200, self.list(path)) } else { refusal(404) };
+            return if *method == Method::GET && !Self::is_object(path) {
+                (200, self.list(path))
+            } else {
+                refusal(404)
+            };
         };
         let guard = match *method {
             Method::DELETE => &sent["preconditions"]["resourceVersion"],
@@ -125,7 +129,7 @@ impl State {
     }
 
     /// Paths end with the plural of a kind, or with a name below it.
-    fn is_object(&self, path: &str) -> bool {
+    fn is_object(path: &str) -> bool {
         let last = path.rsplit('/').next().unwrap_or_default();
         !matches!(last, "nodes" | "pods" | "leases" | "machineconfigs" | "machineconfigpools" | "machineconfigurations")
     }

@@ -176,15 +176,12 @@ impl Election {
             ..self.renewed(LeaseSpec::default())
         };
         let params = PostParams::default();
-        let written = match found {
-            Some(mut lease) => {
-                lease.spec = Some(spec);
-                self.bounded(self.api.replace(&self.name, &params, &lease)).await
-            }
-            None => {
-                let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
-                self.bounded(self.api.create(&params, &Lease { metadata, spec: Some(spec) })).await
-            }
+        let written = if let Some(mut lease) = found {
+            lease.spec = Some(spec);
+            self.bounded(self.api.replace(&self.name, &params, &lease)).await
+        } else {
+            let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+            self.bounded(self.api.create(&params, &Lease { metadata, spec: Some(spec) })).await
         };
         match written {
             Ok(lease) => Ok(Some(Held { lease, deadline: started + self.timing.deadline })),

@@ -51,6 +51,7 @@ fn created(kind: &str, name: &str, new: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::MachineConfigPoolSpec;
     use crate::pool::caches::Unreadable;
     use std::sync::Arc;
 
@@ -69,10 +70,12 @@ mod tests {
     #[test]
     fn what_is_there_is_not_created_whatever_is_in_it() {
         let mut world = World::default();
-        world.pools.insert("worker".into(), Arc::new(MachineConfigPool::new("worker", Default::default())));
+        world
+            .pools
+            .insert("worker".into(), Arc::new(MachineConfigPool::new("worker", MachineConfigPoolSpec::default())));
         let mut objects = Objects::default();
         objects.configs.insert("00-worker".to_owned(), Ok(Arc::new(MachineConfig::default())));
-        let unreadable = Unreadable { labels: Default::default(), error: "no".to_owned() };
+        let unreadable = Unreadable { labels: std::collections::BTreeMap::new(), error: "no".to_owned() };
         objects.policies.insert("cluster".to_owned(), Err(unreadable.clone()));
         objects.unreadable_pools.insert("master".to_owned(), unreadable);
         assert_eq!(names(&missing(&world, &objects)), ["00-master"]);

@@ -99,7 +99,7 @@ mod against_a_server {
         assert!(matches!(installed(&api.client()).await, Err(Fatal::Forbidden { .. })));
         api.state().refuse = Some((Method::GET, "machineconfigs", 503));
         let heal = async {
-            sleep(Duration::from_secs(300)).await;
+            sleep(Duration::from_mins(5)).await;
             api.state().refuse = None;
         };
         let client = api.client();

@@ -4,8 +4,11 @@ use kube::client::Body;
 use serde_json::Value;
 use std::sync::Mutex;
 
+/// Requests: method and body.
+type Seen = Arc<Mutex<Vec<(Method, Value)>>>;
+
 /// An API server that remembers requests and answers what `answer` says.
-fn server(answer: impl Fn(&Method) -> u16 + Send + Sync + 'static) -> (Client, Arc<Mutex<Vec<(Method, Value)>>>) {
+fn server(answer: impl Fn(&Method) -> u16 + Send + Sync + 'static) -> (Client, Seen) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (log, answer) = (Arc::clone(&seen), Arc::new(answer));
     let service = tower::service_fn(move |request: Request<Body>| {

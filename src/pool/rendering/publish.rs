@@ -15,7 +15,7 @@ use crate::render::items::Items;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, PartialObjectMeta};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Unused rendered configs are looked for this often.
-const COLLECT_EVERY: Duration = Duration::from_secs(60);
+const COLLECT_EVERY: Duration = Duration::from_mins(1);
+/// Nodes in one answer of the API server.
+const NODES_IN_A_PAGE: u32 = 500;
 
 impl Renderer {
     /// Writes what is not as it should be. A pool that fails does not stop the others; the first error is returned.
@@ -168,9 +170,10 @@ impl Renderer {
                 }
             };
             let pool = copy.metadata.labels.as_ref().and_then(|l| l.get(label::RENDERED));
-            match pool.and_then(|p| world.pools.get(p.as_str())) {
-                Some(pool) => tell_put_back(leader, pool, &name, what).await,
-                None => tracing::warn!(config = %name, what, "put back a rendered config that is in use"),
+            if let Some(pool) = pool.and_then(|p| world.pools.get(p.as_str())) {
+                tell_put_back(leader, pool, &name, what).await;
+            } else {
+                tracing::warn!(config = %name, what, "put back a rendered config that is in use");
             }
         }
         Ok(())
@@ -190,12 +193,10 @@ impl Renderer {
         if collect::collectable(&candidates, &collect::referenced(pools, nodes), &names, keep, clock).is_empty() {
             return Ok(());
         }
-        let api: Api<Node> = Api::all(leader.door.client().clone());
-        let params = ListParams::default();
-        let nodes = leader.door.bounded(|| "list Nodes".to_owned(), api.list(&params)).await?;
-        let pools = leader.door.pools();
-        let pools = leader.door.bounded(|| "list MachineConfigPools".to_owned(), pools.list(&params)).await?;
-        let views: Vec<NodeView> = nodes.items.iter().map(NodeView::new).collect();
+        // Only this leader hands out, and not while this runs: what nothing names now is named by nothing later.
+        let views = names_on_nodes(leader).await?;
+        let (pools, all) = (leader.door.pools(), ListParams::default());
+        let pools = leader.door.bounded(|| "list MachineConfigPools".to_owned(), pools.list(&all)).await?;
         let names = pools.items.iter().map(|p| p.name().to_owned()).collect();
         let used = collect::referenced(&pools.items, &views);
         for name in collect::collectable(&candidates, &used, &names, keep, clock) {
@@ -274,6 +275,22 @@ async fn tell_put_back(leader: &Leader, pool: &Arc<MachineConfigPool>, name: &Co
     tracing::warn!(config = %name, what, "put back a rendered config");
     let note = format!("{name} was {what} and is put back; change its sources instead");
     leader.events.publish(&Subject::Pool(Arc::clone(pool)), true, event::RENDERED_PUT_BACK, note).await;
+}
+
+/// All Nodes, uncached, with what is in their metadata only.
+async fn names_on_nodes(leader: &Leader) -> Result<Vec<NodeView>, Error> {
+    let api: Api<PartialObjectMeta<Node>> = Api::all(leader.door.client().clone());
+    let mut params = ListParams::default().limit(NODES_IN_A_PAGE);
+    let mut views = Vec::new();
+    loop {
+        let page = leader.door.bounded(|| "list Nodes".to_owned(), api.list(&params)).await?;
+        let nodes = page.items.into_iter().map(|n| Node { metadata: n.metadata, ..Node::default() });
+        views.extend(nodes.map(|node| NodeView::new(&node)));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(views),
+        }
+    }
 }
 
 /// `spec.configuration` for a rendering.

@@ -123,7 +123,8 @@ fn r_018_a_burst_of_edits_is_rendered_once() {
     assert_eq!(scene.after(1), Observed { rendered: 1, refused: 0 });
     assert!(scene.rendered("worker").unwrap().contains("50-20"));
     assert!(scene.state("worker").pending, "until it is written");
-    scene.target("worker", &scene.rendered("worker").unwrap().to_owned());
+    let rendered = scene.rendered("worker").unwrap().to_owned();
+    scene.target("worker", &rendered);
     scene.after(10);
     assert!(!scene.state("worker").pending);
     assert_eq!(scene.renderer.next_due(), None);

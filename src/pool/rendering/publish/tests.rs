@@ -40,7 +40,7 @@ impl Scene {
             door: Door::new(api.client()),
             epoch: "e1".into(),
             settings: Arc::new(Settings {
-                drain_threshold: Duration::from_secs(600),
+                drain_threshold: Duration::from_mins(10),
                 settle: Duration::ZERO,
                 settle_limit: Duration::ZERO,
                 keep_rendered: 1,
