@@ -124,3 +124,22 @@ fn a_second_daemon_waits_and_then_refuses() {
     drop(first);
     assert!(waiting.join().unwrap());
 }
+
+/// A newer daemon finishes an older one's transaction: the files of each released form are kept, and never edited.
+#[test]
+fn the_first_form_is_read_and_its_transaction_finished() {
+    let Some(node) = Node::new() else { return };
+    let disk = node.disk();
+    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/node-state/v1");
+    for name in ["current.json", "journal.json", "failed.json"] {
+        fs::copy(data.join(name), node.at("/var/lib/mcx").join(name)).unwrap();
+    }
+    let stored = disk.stored().unwrap();
+    assert_eq!(stored.current, Some(named(&empty())));
+    assert!(stored.failed.unwrap().disruptive);
+    let mut journal = stored.journal.unwrap();
+    assert!(journal.forced && journal.actions.len() == 2 && journal.actions[0].begun == 1);
+    node.runtime.block_on(disk.forward(&mut journal)).unwrap();
+    assert_eq!(node.read("/etc/x"), "x");
+    assert_eq!(disk.stored().unwrap().current, Some(journal.to));
+}

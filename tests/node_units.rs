@@ -137,6 +137,20 @@ fn l13_links_of_an_install_section_that_changed_are_replaced() {
 }
 
 #[test]
+fn l13_a_file_that_replaces_an_enabled_unit_s_is_enabled_as_it_says_itself() {
+    let Some(node) = Node::new() else { return };
+    node.systemctl(&["enable", "vendor.service"]);
+    let before = node.tree();
+    let other = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=other.target\n";
+    let to = units(&[json!({"name": "vendor.service", "enabled": true, "contents": other})]);
+    node.update(&empty(), &to);
+    assert!(!node.at(WANTS).join("vendor.service").is_symlink());
+    assert!(node.at("/etc/systemd/system/other.target.wants/vendor.service").is_symlink());
+    node.update(&to, &empty());
+    assert_same(&node.tree(), &before, "withdrawn");
+}
+
+#[test]
 fn l15_a_sibling_that_is_disabled_along_is_enabled_again() {
     let Some(node) = Node::new() else { return };
     node.vendor("main.service", &format!("{BODY}Also=vendor.service\n"));
@@ -146,6 +160,24 @@ fn l15_a_sibling_that_is_disabled_along_is_enabled_again() {
     node.update(&empty(), &both(true));
     node.update(&both(true), &both(false));
     assert_eq!(node.systemctl(&["is-enabled", "vendor.service"]), "enabled");
+}
+
+#[test]
+fn a_sibling_is_given_back_as_it_was_before_the_unit_that_enabled_it_along() {
+    let main = json!({"name": "main.service", "enabled": true, "contents": format!("{BODY}Also=vendor.service\n")});
+    let sibling = json!({"name": "vendor.service", "enabled": true});
+    let (one, both, other) = (units(&[main.clone()]), units(&[main, sibling.clone()]), units(&[sibling]));
+    for way in [[&one, &both, &other], [&other, &both, &one], [&one, &both, &one], [&other, &both, &other]] {
+        let Some(node) = Node::new() else { return };
+        let before = node.tree();
+        let mut at = empty();
+        for next in way {
+            node.update(&at, next);
+            at = next.clone();
+        }
+        node.update(&at, &empty());
+        assert_same(&node.tree(), &before, "withdrawn");
+    }
 }
 
 #[test]

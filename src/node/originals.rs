@@ -134,6 +134,17 @@ impl<'a> Originals<'a> {
         self.read(&format!("u-{}.json", key(unit)), KIND_ENABLEMENT)
     }
 
+    /// The records of the enablement of all units that are asked for.
+    pub(super) fn enablements(&self, of: &dyn Fn(&str) -> bool) -> Result<Vec<Enablement>, Error> {
+        let dir = format!("{STATE_DIR}/originals");
+        let mut found = Vec::new();
+        for name in self.root.names(&dir).map_err(Error::file("read", &dir))? {
+            let Some(name) = name.to_str().filter(|name| name.starts_with("u-")) else { continue };
+            found.extend(self.read(name, KIND_ENABLEMENT)?.filter(|record: &Enablement| of(&record.unit)));
+        }
+        Ok(found)
+    }
+
     /// Records what stands at `path` now, in place of an earlier record.
     pub(super) fn record(&self, path: &str, seen: &Seen) -> Result<(), Error> {
         let (mode, uid, gid) = (seen.mode, seen.uid, seen.gid);

@@ -209,12 +209,12 @@ impl<'a> Units<'a> {
         };
         for (unit, enabled) in &new.enablement {
             let same = old.enablement.get(unit) == Some(enabled);
-            let reinstalled =
-                *enabled && old.enablement.get(unit) == Some(&true) && install(old, unit) != install(new, unit);
+            let reinstalled = *enabled && install(old, unit) != install(new, unit);
             if !enabled && (all || !same) {
                 units.disable.insert(unit);
             }
-            // Links of an `[Install]` that is gone stay unless they are removed first (L-13).
+            // Links of an `[Install]` that is gone, or of a file that ours replaces, stay unless they are removed first
+            // (L-13).
             if reinstalled {
                 units.disable.insert(unit);
             }
@@ -304,6 +304,7 @@ mod tests {
                 "stage /etc/systemd/system/z.service",
                 "begin to switch",
                 // All disables before all enables (L-15), while the old unit files are there.
+                "disable a.service",
                 "disable b.service",
                 "disable m.service",
                 "disable z.service",

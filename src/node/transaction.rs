@@ -15,7 +15,6 @@
 
 use super::compare::{has_runtime_mask, is_as_wanted, is_mask};
 use super::host::{Error, Host, Kind, Meta, Place, is_blocked, split};
-use super::install::Install;
 use super::journal::{Journal, Stage};
 use super::layout::{FileWant, Layout, RUNTIME_UNIT_DIR, Want, unit_path};
 use super::originals::{Original, Originals, Was};
@@ -114,7 +113,7 @@ impl Transaction {
                 self.set_stage(journal, Stage::Undoing)
             }
             Step::Disable { unit } => {
-                disturbed.extend(units::with_siblings(root, &unit)?);
+                disturbed.extend(units::with_siblings(root, &unit, &self.new)?);
                 self.disable(&unit).await
             }
             Step::Switch { path, .. } | Step::GiveBack { path, .. } => blocking(move || this.switch(&path)).await,
@@ -235,12 +234,12 @@ impl Transaction {
         let root = self.host.root();
         let known = self.originals().enablement(unit)?;
         let is_managed = self.old.enablement.contains_key(unit);
-        let also = self.new.units.get(unit).map(Install::of_unit).unwrap_or_default();
-        let also: BTreeSet<String> = also.also().map(str::to_owned).collect();
+        let is_open = |name: &str| self.old.enablement.contains_key(name) || self.new.enablement.contains_key(name);
+        let earlier = self.originals().enablements(&|name| name != unit && is_open(name))?;
         match known {
             // A new `Also=` brings siblings along that are as they were until now.
             Some(mut known) if is_managed || stage > Stage::Opened => {
-                if units::add_siblings(root, &mut known, also)? {
+                if units::add_siblings(root, unit, &mut known, &self.new, &earlier)? {
                     self.originals().record_enablement(&known)
                 } else {
                     Ok(())
@@ -250,7 +249,7 @@ impl Transaction {
             None if is_managed => Ok(()),
             _ => {
                 let word = units::words(&self.host, &[unit]).await?.remove(unit).unwrap_or_default();
-                self.originals().record_enablement(&units::look(root, unit, also, word)?)
+                self.originals().record_enablement(&units::look(root, unit, &self.new, word, &earlier)?)
             }
         }
     }

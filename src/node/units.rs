@@ -7,7 +7,7 @@
 use super::compare::is_mask;
 use super::host::{Error, Host, Kind, Meta, Root, split};
 use super::install::{Install, is_template, template_of};
-use super::layout::{RUNTIME_UNIT_DIR, UNIT_DIR};
+use super::layout::{Layout, RUNTIME_UNIT_DIR, UNIT_DIR};
 use super::originals::Enablement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -173,31 +173,41 @@ pub(super) fn body(root: &Root, unit: &str, without_own: bool) -> Result<Body, E
     Ok(Body::Missing)
 }
 
-/// The unit and all that `Also=` enables and disables with it, as their files are now.
-pub(super) fn with_siblings(root: &Root, unit: &str) -> Result<BTreeSet<String>, Error> {
+/// The unit and all that `Also=` enables and disables with it: as their files are now, and as `next` will make them.
+pub(super) fn with_siblings(root: &Root, unit: &str, next: &Layout) -> Result<BTreeSet<String>, Error> {
     let mut all = BTreeSet::from([unit.to_owned()]);
     let mut todo = vec![unit.to_owned()];
-    while let Some(next) = todo.pop() {
-        if let Body::Found(install) = body(root, &next, false)? {
-            for also in install.also().filter(|name| !name.contains(['/', '%'])) {
-                if all.len() < SIBLING_LIMIT && all.insert(also.to_owned()) {
-                    todo.push(also.to_owned());
-                }
+    while let Some(of) = todo.pop() {
+        let now = match body(root, &of, false)? {
+            Body::Found(install) => install,
+            Body::Missing | Body::Masked => Install::default(),
+        };
+        let then = next.units.get(&of).map(Install::of_unit).unwrap_or_default();
+        for also in now.also().chain(then.also()).filter(|name| !name.contains(['/', '%'])) {
+            if all.len() < SIBLING_LIMIT && all.insert(also.to_owned()) {
+                todo.push(also.to_owned());
             }
         }
     }
     Ok(all)
 }
 
-/// The present enablement of a unit, to be given back later.
-pub(super) fn look(root: &Root, unit: &str, also: BTreeSet<String>, word: String) -> Result<Enablement, Error> {
-    let mut units = also;
-    units.extend(with_siblings(root, unit)?);
-    let (links, mut dirs) = links(root, &units)?;
+/// The enablement of a unit and its siblings before mcx: as it is now, or as an earlier record has it, since a sibling's
+/// links may be ours by now.
+pub(super) fn look(
+    root: &Root,
+    unit: &str,
+    next: &Layout,
+    word: String,
+    earlier: &[Enablement],
+) -> Result<Enablement, Error> {
+    let units = with_siblings(root, unit, next)?;
+    let (_, mut dirs) = links(root, &units)?;
+    let links = links_before(root, &units, earlier)?;
     // A folder that others' links hold may be ours by now: it goes with its last link, as `systemctl` does it.
     let mut others = BTreeSet::new();
     for dir in &dirs {
-        let holds_link = links.keys().any(|path| path.rsplit_once('/').is_some_and(|(parent, _)| parent == dir));
+        let holds_link = links.keys().any(|path| split(path).0 == dir);
         if !holds_link && !root.names(dir).map_err(Error::file("read", dir))?.is_empty() {
             others.insert(dir.clone());
         }
@@ -206,18 +216,36 @@ pub(super) fn look(root: &Root, unit: &str, also: BTreeSet<String>, word: String
     Ok(Enablement::new(unit, word, links, units, dirs))
 }
 
-/// Adds siblings that the record does not know yet, as they are now; says whether there were any.
-pub(super) fn add_siblings(root: &Root, record: &mut Enablement, also: BTreeSet<String>) -> Result<bool, Error> {
-    let mut fresh: BTreeSet<String> = also;
-    for unit in record.units.iter().chain(&fresh.clone()) {
-        fresh.extend(with_siblings(root, unit)?);
-    }
+/// Adds siblings that the record does not know yet; says whether there were any.
+pub(super) fn add_siblings(
+    root: &Root,
+    unit: &str,
+    record: &mut Enablement,
+    next: &Layout,
+    earlier: &[Enablement],
+) -> Result<bool, Error> {
+    let mut fresh = with_siblings(root, unit, next)?;
     fresh.retain(|unit| !record.units.contains(unit));
-    let (found, _) = links(root, &fresh)?;
-    record.links.extend(found);
+    record.links.extend(links_before(root, &fresh, earlier)?);
     let is_changed = !fresh.is_empty();
     record.units.extend(fresh);
     Ok(is_changed)
+}
+
+fn links_before(
+    root: &Root,
+    units: &BTreeSet<String>,
+    earlier: &[Enablement],
+) -> Result<BTreeMap<String, String>, Error> {
+    let (mut before, _) = links(root, units)?;
+    for unit in units {
+        let Some(record) = earlier.iter().find(|record| record.units.contains(unit)) else { continue };
+        let is_of = |path: &str, target: &str| base(path) == unit || base(target) == unit;
+        before.retain(|path, target| !is_of(path, target));
+        let recorded = record.links.iter().filter(|(path, target)| is_of(path, target));
+        before.extend(recorded.map(|(path, target)| (path.clone(), target.clone())));
+    }
+    Ok(before)
 }
 
 /// Makes the links of a record, and no others, the links of its units; those of units that `managed` names are left.
