@@ -309,14 +309,14 @@ impl Daemon {
                     // One that waits to be taken says as much as two.
                     Ok(()) => {
                         blind.store(false, Ordering::Relaxed);
-                        drop(tell.try_send(()));
+                        let _ = tell.try_send(());
                     }
                     Err(error) => {
                         if !blind.swap(true, Ordering::Relaxed) {
                             tracing::warn!(error = text(&error), "cannot watch the disk: it is swept more often");
                         }
                         // Wakes the loop, whose next sweep may be far away.
-                        drop(tell.try_send(()));
+                        let _ = tell.try_send(());
                         tokio::time::sleep(REWATCH).await;
                     }
                 }
