@@ -50,10 +50,10 @@ fn the_guides_commands_print_its_columns_and_all_nodes_are_done() {
         assert!(rows.iter().any(|row| row[0].starts_with(prefix) && row[1] == "3.4.0"), "{configs}");
     }
 
-    // The guide's third command, word for word.
-    let columns = r#"custom-columns=NODE:.metadata.name,DESIRED:.metadata.annotations."machineconfiguration\.alauda\.io/desiredConfig",CURRENT:.metadata.annotations."machineconfiguration\.alauda\.io/currentConfig",STATE:.metadata.annotations."machineconfiguration\.alauda\.io/state""#;
-    // A shell takes the quotes off before kubectl sees them.
-    let nodes = rig.kubectl(&["get", "node", "-o", &columns.replace('"', "")]);
+    // The guide's third command, word for word, through a shell, which takes its quotes away.
+    let nodes = rig.shell(
+        r#"kubectl get node -o custom-columns=NODE:.metadata.name,DESIRED:.metadata.annotations."machineconfiguration\.alauda\.io/desiredConfig",CURRENT:.metadata.annotations."machineconfiguration\.alauda\.io/currentConfig",STATE:.metadata.annotations."machineconfiguration\.alauda\.io/state""#,
+    );
     let (head, rows) = table(&nodes);
     assert_eq!(head, ["NODE", "DESIRED", "CURRENT", "STATE"]);
     assert_eq!(rows.len(), 4, "{nodes}");

@@ -341,6 +341,11 @@ impl Rig {
         String::from_utf8(output.stdout).expect("UTF-8")
     }
 
+    /// Runs a line in a shell in which `kubectl` is this cluster's, as a person would type it; what it prints.
+    pub fn shell(&self, line: &str) -> String {
+        script_output(&self.state, line)
+    }
+
     /// Runs kubectl with `stdin`.
     pub fn try_kubectl(&self, args: &[&str], stdin: &str) -> Output {
         let mut child = Command::new(&self.kubectl)
