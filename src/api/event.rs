@@ -14,6 +14,8 @@ pub const DESIRED_SET: &str = "SetDesiredConfig";
 pub const COMPLETED: &str = "Completed";
 /// Pool and Node: a node matches two custom pools.
 pub const AMBIGUOUS: &str = "AmbiguousPool";
+/// Node: no pool selects it, though it has a daemon.
+pub const NO_POOL: &str = "NoPool";
 /// Node: a drain began.
 pub const DRAIN_STARTED: &str = "DrainStarted";
 /// Node: a drain ended, the node is empty.
