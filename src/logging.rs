@@ -19,6 +19,8 @@ pub enum Format {
 
 /// Flags that controller and daemon share.
 #[derive(Debug, Clone, clap::Args)]
+// Flattened into the Args of a command, whose group has that name already.
+#[group(skip)]
 pub struct Args {
     /// Form of log lines
     #[arg(long = "log-format", value_enum, default_value_t, env = "MCX_LOG_FORMAT")]

@@ -165,6 +165,7 @@ spec:
 fn exit_codes_tell_refused_from_could_not() {
     for (args, code) in [
         (&["render", "--pool", "worker", "-f", "no-such-file"][..], 2),
+        (&["render", "--pool", "worker", "-f", "src"][..], 2),
         (&["render", "--pool", "worker", "-f", "docs"][..], 2),
         (&["render", "-f", "examples"][..], 2),
         (&["render", "--pool", "worker"][..], 2),

@@ -21,7 +21,6 @@ const WALKED: [&str; 6] =
 const EMPTY_IS_ABSENT: [&str; 2] = ["categories", "selectableFields"];
 
 fn published() -> BTreeMap<String, Value> {
-    let options = serde_saphyr::options! { legacy_octal_numbers: true, strict_booleans: false };
     [
         include_str!("data/crds/machineconfiguration.alauda.io_machineconfigs.yaml"),
         include_str!("data/crds/machineconfiguration.alauda.io_machineconfigpools.yaml"),
@@ -29,7 +28,7 @@ fn published() -> BTreeMap<String, Value> {
     ]
     .into_iter()
     .map(|text| {
-        let crd: Value = serde_saphyr::from_str_with_options(text, options.clone()).expect("published CRDs are YAML");
+        let crd = mcx::yaml::documents(text).expect("published CRDs are YAML").remove(0).value;
         (plural(&crd), crd)
     })
     .collect()

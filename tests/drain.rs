@@ -35,7 +35,7 @@ impl Case {
         install();
         let client = admin().await;
         let settings = Settings {
-            drain_threshold: Duration::from_secs(600),
+            drain_threshold: Duration::from_mins(10),
             settle: Duration::ZERO,
             settle_limit: Duration::ZERO,
             keep_rendered: 0,

@@ -10,8 +10,8 @@ fn folder() -> PathBuf {
 
 fn documents(name: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(folder().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let options = serde_saphyr::options! { legacy_octal_numbers: true, strict_booleans: false };
-    serde_saphyr::from_multiple_with_options(&text, options).unwrap_or_else(|e| panic!("{name}: {e}"))
+    let documents = mcx::yaml::documents(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
+    documents.into_iter().map(|d| d.value).collect()
 }
 
 fn all() -> Vec<Value> {

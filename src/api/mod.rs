@@ -4,6 +4,15 @@
 //! requests, slots. The controller and the daemon do not know each other; they meet in this module.
 //! It decides nothing: rules about these values live in `render`, `change`, `pool` and `node`.
 
+/// Constants with their documentation as data: what is written once here is also a row of the generated reference.
+macro_rules! names {
+    ($($(#[doc = $doc:literal])+ $name:ident = $value:literal;)*) => {
+        $($(#[doc = $doc])+ pub const $name: &str = $value;)*
+        /// All names of this module with their meaning, in the order of the source.
+        pub const TABLE: &[(&str, &str)] = &[$(($value, concat!($($doc),+))),*];
+    };
+}
+
 pub mod annotation;
 pub mod condition;
 pub mod crds;

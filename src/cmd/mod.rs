@@ -3,9 +3,12 @@
 pub mod completions;
 pub mod controller;
 pub mod crds;
+pub mod daemon;
+pub mod host_exec;
 pub mod input;
 pub mod man;
 pub mod print;
+pub mod reference;
 pub mod render;
 
 use clap::{Parser, Subcommand};
@@ -23,10 +26,12 @@ pub struct Cli {
 /// What mcx can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the cluster controller
-    Controller(Box<controller::Args>),
     /// Print the rendered config of a pool
     Render(render::Args),
+    /// Run the cluster controller
+    Controller(Box<controller::Args>),
+    /// Run the daemon of one node
+    Daemon(daemon::Args),
     /// Print the custom resource definitions
     Crds(crds::Args),
     /// Print a script for a shell to complete mcx on TAB
@@ -34,16 +39,25 @@ pub enum Command {
     /// Write manual pages
     #[command(hide = true)]
     Man(man::Args),
+    /// Write the reference pages
+    #[command(hide = true)]
+    Reference(reference::Args),
+    /// Run a command inside a node's root (used by the daemon)
+    #[command(hide = true)]
+    HostExec(host_exec::Args),
 }
 
 /// Runs a command to its exit code: 0 fine or same, 1 different or invalid, 2 could not do it.
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
-        Command::Controller(args) => controller::run(&args),
         Command::Render(args) => render::run(&args),
+        Command::Controller(args) => controller::run(&args),
+        Command::Daemon(args) => daemon::run(&args),
         Command::Crds(args) => crds::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
+        Command::Reference(args) => reference::run(&args),
+        Command::HostExec(args) => host_exec::run(&args),
     };
     match result {
         Ok(code) => code,
@@ -51,5 +65,16 @@ pub fn run(cli: Cli) -> ExitCode {
             print::error(&format!("{error:#}"));
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
     }
 }

@@ -1,14 +1,39 @@
 //! The node's disk as the rest of the daemon uses it: state, comparison, transaction, watch.
 
-use super::compare::Deviation;
-use super::host::{Error, Host};
-use super::journal::{Failed, Journal, NamedConfig, Stored};
+use super::compare::{self, Deviation};
+use super::form::{self, Damage};
+use super::host::{Error, Host, Kind, Meta, Root, is_absent};
+use super::journal::{self, Failed, Journal, NamedConfig, Stage, Stored};
+use super::layout::Layout;
+use super::originals::Originals;
+use super::plan::{Observer, Way};
+use super::transaction::{Transaction, ancestors, blocking};
+use super::watch::Watch;
+use super::{check, units};
 use crate::render::items::Items;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fs::File;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use super::check::Check;
+
+/// Where mcx keeps its state.
+pub const STATE_DIR: &str = "/var/lib/mcx";
+/// Two configs of at most 1.5 MiB and a little more; a larger file is none of ours.
+const STATE_LIMIT: u64 = 32 << 20;
+/// How often a lock that another daemon holds is tried for.
+const LOCK_EVERY: Duration = Duration::from_millis(200);
 
 /// The disk of one node. At most one per root: it holds a lock.
 pub struct Disk {
     host: Arc<Host>,
+    watch: tokio::sync::Mutex<Watch>,
+    /// Let go with the process, however it ends.
+    _lock: Flock<File>,
 }
 
 /// How a comparison looks at an item.
@@ -20,8 +45,32 @@ pub enum Scope {
 
 impl Disk {
     /// Takes the lock in `/var/lib/mcx` (0700, made when absent); waits for another daemon up to `patience`, then fails.
-    pub async fn open(_host: Arc<Host>, _patience: std::time::Duration) -> Result<Self, Error> {
-        todo!()
+    pub async fn open(host: Arc<Host>, patience: Duration) -> Result<Self, Error> {
+        let root = host.root();
+        let private = Meta { mode: 0o700, uid: 0, gid: 0 };
+        for dir in ancestors(STATE_DIR) {
+            root.make_dir(dir, Meta { mode: 0o755, ..private }).map_err(Error::file("make", dir))?;
+        }
+        for dir in [STATE_DIR.to_owned(), format!("{STATE_DIR}/originals")] {
+            root.make_dir(&dir, private).map_err(Error::file("make", &dir))?;
+            root.set_dir_meta(&dir, private).map_err(Error::file("set the mode of", &dir))?;
+        }
+        let path = format!("{STATE_DIR}/lock");
+        let until = Instant::now() + patience;
+        let lock = loop {
+            let file = root.lock_file(&path).map_err(Error::file("open", &path))?;
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => break lock,
+                Err((_, Errno::EWOULDBLOCK | Errno::EINTR)) if Instant::now() < until => {
+                    tokio::time::sleep(LOCK_EVERY).await;
+                }
+                Err((_, Errno::EWOULDBLOCK)) => {
+                    return Err(Error::Other(format!("another mcx daemon holds {path}; only one may run on a node")));
+                }
+                Err((_, errno)) => return Err(Error::file("lock", &path)(errno.into())),
+            }
+        };
+        Ok(Self { host, watch: tokio::sync::Mutex::default(), _lock: lock })
     }
 
     /// The host.
@@ -32,68 +81,233 @@ impl Disk {
     /// Reads the state. A file that is there but unreadable is an error that names it and the way out; it is never
     /// taken for absent.
     pub fn stored(&self) -> Result<Stored, Error> {
-        todo!()
+        let root = self.host.root();
+        let read_only = |name: &str, way_out: &str| read_named(root, name, way_out);
+        let current = read_only(
+            "current",
+            "move it away: the daemon then adopts what the Node's annotations say, and what stood there before mcx stays known",
+        )?;
+        let journal: Option<Journal> = read_state(
+            root,
+            &state_path("journal"),
+            "journal",
+            STATE_LIMIT,
+            "move it away: an update that was under way then shows as drift, and the force file finishes it",
+        )?;
+        if let Some(journal) = &journal
+            && journal.version > journal::VERSION
+        {
+            let damage = Damage::Newer(journal.version);
+            return Err(Error::Other(format!("{} {damage}", state_path("journal"))));
+        }
+        let failed = read_state(
+            root,
+            &state_path("failed"),
+            "failed",
+            STATE_LIMIT,
+            "move it away: the config that failed is then tried once more",
+        )?;
+        Ok(Stored { current, journal, failed })
     }
 
     /// What of the disk differs from `items`: existence, type, bytes, mode, owner, unit body, drop-ins, enablement,
     /// mask, keys. All of it.
-    pub async fn compare(&self, _items: &Items) -> Result<Vec<Deviation>, Error> {
-        todo!()
+    pub async fn compare(&self, items: &Items) -> Result<Vec<Deviation>, Error> {
+        let accounts = self.host.accounts()?;
+        let layout = Arc::new(Layout::of(items, &accounts));
+        let (host, of) = (Arc::clone(&self.host), Arc::clone(&layout));
+        let mut found = blocking(move || compare::places(host.root(), &of, &accounts)).await?;
+        let units: Vec<&str> = layout.enablement.keys().map(String::as_str).collect();
+        let words = units::words(&self.host, &units).await?;
+        found.extend(layout.enablement.iter().filter_map(|(unit, enabled)| {
+            compare::enablement(unit, *enabled, words.get(unit).map(String::as_str).unwrap_or_default())
+        }));
+        found.sort();
+        Ok(found)
     }
 
     /// Whether an update from `from` to `to` can be carried out: each item of `from` equals `from` or `to` on disk
     /// (else it is drift, unless `forced`); what only `to` names may be anything that a file can replace; targets are
     /// writable and on a lasting file system, there is space, users exist, nothing is in the way. Changes nothing.
-    pub async fn check(&self, _from: &Items, _to: &Items, _forced: bool) -> Result<Check, Error> {
-        todo!()
+    pub async fn check(&self, from: &Items, to: &Items, forced: bool) -> Result<Check, Error> {
+        let accounts = self.host.accounts()?;
+        let (from, to) = (Layout::of(from, &accounts), Layout::of(to, &accounts));
+        check::check(&self.host, from, to, accounts, forced).await
+    }
+
+    /// Managed paths and units whose original is unknown, so that withdrawing them removes ours and gives nothing back:
+    /// the state was lost, or the config was adopted. For the reason that a node reports.
+    pub fn without_original(&self, items: &Items) -> Result<Vec<String>, Error> {
+        let layout = Layout::of(items, &self.host.accounts()?);
+        let originals = Originals::of(self.host.root());
+        let mut unknown = Vec::new();
+        for (path, managed) in &layout.places {
+            if originals.get(path)?.is_none() {
+                unknown.push(managed.item.clone());
+            }
+        }
+        for unit in layout.enablement.keys() {
+            if originals.enablement(unit)?.is_none() {
+                unknown.push(format!("enablement of {unit}"));
+            }
+        }
+        Ok(unknown)
     }
 
     /// Writes `journal.json`, durably.
-    pub fn write_journal(&self, _journal: &Journal) -> Result<(), Error> {
-        todo!()
+    pub fn write_journal(&self, journal: &Journal) -> Result<(), Error> {
+        write_journal(self.host.root(), journal)
     }
 
-    /// Carries an opened or switching journal forward up to [`super::journal::Stage::Written`]: stage, switch, units,
+    /// Carries an opened or switching journal forward up to [`Stage::Written`]: stage, switch, units,
     /// keys, removals and given-back originals, `current.json`. Idempotent: a crashed one is continued by the same call.
     /// On an error before the first switch everything is as before.
-    pub async fn forward(&self, _journal: &mut Journal) -> Result<(), Error> {
-        todo!()
+    pub async fn forward(&self, journal: &mut Journal) -> Result<(), Error> {
+        self.forward_observed(journal, &mut |_| {}).await
     }
 
-    /// Brings the old files back, up to [`super::journal::Stage::Undone`] (before the first switch: only staged files
+    /// The same; `observer` sees each step before it is carried out.
+    pub async fn forward_observed(&self, journal: &mut Journal, observer: &mut Observer<'_>) -> Result<(), Error> {
+        match journal.stage {
+            Stage::Opened | Stage::Switching => {}
+            Stage::Written | Stage::Rebooting | Stage::Acted => return Ok(()),
+            Stage::Undoing | Stage::Undone => {
+                return Err(Error::Other("the update is being undone: it cannot be carried forward".into()));
+            }
+        }
+        let (from, to) = self.layouts(journal)?;
+        if let Some(unplaced) = to.unplaced.first() {
+            return Err(Error::Other(unplaced.to_string()));
+        }
+        let transaction = Transaction::new(Arc::clone(&self.host), from, to, Way::Forward, journal.forced);
+        transaction.run(journal, observer).await
+    }
+
+    /// Brings the old files back, up to [`Stage::Undone`] (before the first switch: only staged files
     /// are removed). Idempotent.
-    pub async fn back(&self, _journal: &mut Journal) -> Result<(), Error> {
-        todo!()
+    pub async fn back(&self, journal: &mut Journal) -> Result<(), Error> {
+        self.back_observed(journal, &mut |_| {}).await
+    }
+
+    /// The same; `observer` sees each step before it is carried out.
+    pub async fn back_observed(&self, journal: &mut Journal, observer: &mut Observer<'_>) -> Result<(), Error> {
+        if journal.stage == Stage::Undone {
+            return Ok(());
+        }
+        let (from, to) = self.layouts(journal)?;
+        if journal.stage == Stage::Opened {
+            let transaction = Transaction::new(Arc::clone(&self.host), from, to, Way::Forward, journal.forced);
+            return transaction.abandon(journal, observer).await;
+        }
+        // Undoing is never forced: what somebody wrote meanwhile stays, and is found as drift.
+        let transaction = Transaction::new(Arc::clone(&self.host), to, from, Way::Back, false);
+        transaction.run(journal, observer).await
+    }
+
+    fn layouts(&self, journal: &Journal) -> Result<(Layout, Layout), Error> {
+        let accounts = self.host.accounts()?;
+        Ok((Layout::of(&items(&journal.from)?, &accounts), Layout::of(&items(&journal.to)?, &accounts)))
     }
 
     /// Closes the transaction: `previous.json`, `journal.json` and originals that nothing needs any more go.
     pub fn close(&self) -> Result<(), Error> {
-        todo!()
+        let root = self.host.root();
+        // The journal last but for the originals: a crash before that closes again, one after it loses nothing that the
+        // next close does not find.
+        for name in ["previous", "journal"] {
+            remove_state(root, name)?;
+        }
+        let current: Option<NamedConfig> = read_named(root, "current", "move it away")?;
+        let layout = match &current {
+            Some(current) => Layout::of(&items(current)?, &self.host.accounts()?),
+            None => Layout::default(),
+        };
+        // Keys of a user who is gone for now are still managed.
+        let keep_all_keys = !layout.unplaced.is_empty();
+        let originals = Originals::of(root);
+        originals.prune(
+            &|path| layout.places.contains_key(path) || (keep_all_keys && path.ends_with("/.ssh/authorized_keys")),
+            &|unit| layout.enablement.contains_key(unit),
+        )?;
+        let made = originals.made()?;
+        let mut kept = made.clone();
+        kept.retain(|dir| {
+            let is_needed = layout.places.keys().any(|path| path.starts_with(&format!("{dir}/")));
+            is_needed && root.seen(dir).is_ok_and(|seen| seen.kind == Kind::Dir)
+        });
+        if kept == made { Ok(()) } else { originals.set_made(&kept) }
     }
 
     /// Writes `current.json` without a transaction: adoption of what is on the disk already.
-    pub fn adopt(&self, _config: &NamedConfig) -> Result<(), Error> {
-        todo!()
+    pub fn adopt(&self, config: &NamedConfig) -> Result<(), Error> {
+        write_named(self.host.root(), "current", config)
     }
 
     /// Writes or removes `failed.json`.
-    pub fn set_failed(&self, _failed: Option<&Failed>) -> Result<(), Error> {
-        todo!()
+    pub fn set_failed(&self, failed: Option<&Failed>) -> Result<(), Error> {
+        match failed {
+            Some(failed) => write_state(self.host.root(), &state_path("failed"), "failed", failed),
+            None => remove_state(self.host.root(), "failed"),
+        }
     }
 
     /// Ends once anything that `items` manages, or the force file, may have changed (inotify on parents, debounced).
-    /// Misses are found by the caller's sweep.
-    pub async fn changed(&self, _items: &Items) -> Result<(), Error> {
-        todo!()
+    /// Misses are found by the caller's sweep. It ends at once when it begins to watch something: what happened before
+    /// that was not seen. An error (no watches left) comes back at once each time: wait for the sweep then.
+    pub async fn changed(&self, items: &Items) -> Result<(), Error> {
+        let layout = Layout::of(items, &self.host.accounts()?);
+        self.watch.lock().await.changed(self.host.root(), &layout).await
     }
 }
 
-/// What [`Disk::check`] found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Check {
-    /// Drift: the disk is neither old nor new.
-    pub drift: Vec<Deviation>,
-    /// What makes the update impossible now: one line each, with path and what to do. It may pass by itself
-    /// (a user that is created, space that is freed).
-    pub obstacles: Vec<String>,
+/// What a config means. It was accepted before it was written here.
+fn items(config: &NamedConfig) -> Result<Items, Error> {
+    Items::from_config(&config.config).map_err(|errors| {
+        Error::Other(format!("config {} cannot be read: {}", config.name, errors.first().map_or("", String::as_str)))
+    })
+}
+
+fn state_path(name: &str) -> String {
+    format!("{STATE_DIR}/{name}.json")
+}
+
+fn read_named(root: &Root, name: &str, way_out: &str) -> Result<Option<NamedConfig>, Error> {
+    read_state(root, &state_path(name), name, STATE_LIMIT, way_out)
+}
+
+pub(super) fn write_named(root: &Root, name: &str, config: &NamedConfig) -> Result<(), Error> {
+    write_state(root, &state_path(name), name, config)
+}
+
+pub(super) fn write_journal(root: &Root, journal: &Journal) -> Result<(), Error> {
+    write_state(root, &state_path("journal"), "journal", journal)
+}
+
+pub(super) fn read_state<T: DeserializeOwned>(
+    root: &Root,
+    path: &str,
+    kind: &str,
+    limit: u64,
+    way_out: &str,
+) -> Result<Option<T>, Error> {
+    let bytes = match root.read(path, limit) {
+        Ok(bytes) => bytes,
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(Error::file("read", path)(error)),
+    };
+    form::decode(kind, &bytes).map(Some).map_err(|damage| match damage {
+        Damage::Newer(_) => Error::Other(format!("{path} {damage}")),
+        Damage::Damaged(_) => Error::Other(format!("{path} {damage}; {way_out}")),
+    })
+}
+
+pub(super) fn write_state<T: Serialize>(root: &Root, path: &str, kind: &str, value: &T) -> Result<(), Error> {
+    let bytes = form::encode(kind, value).map_err(|error| Error::file("write", path)(error.into()))?;
+    root.write_durably(path, &bytes, Meta { mode: 0o600, uid: 0, gid: 0 }).map_err(Error::file("write", path))
+}
+
+fn remove_state(root: &Root, name: &str) -> Result<(), Error> {
+    let path = state_path(name);
+    let place = root.place(&path).map_err(Error::file("open", &path))?;
+    place.remove().and_then(|()| place.sync()).map_err(Error::file("remove", &path))
 }

@@ -5,6 +5,9 @@ use crate::change::Action;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Version of the journal's form that this mcx writes; it reads older ones and refuses newer ones.
+pub const VERSION: u32 = 1;
+
 /// A rendered config with its name; the empty config has the empty name and `{}`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NamedConfig {

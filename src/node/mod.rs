@@ -5,16 +5,35 @@
 //! |---|---|
 //! | `host` | the only door to the node's file system and processes |
 //! | `journal` | what is on disk of mcx itself: state, journal, originals |
+//! | `disk` | these together: what the rest of the daemon calls |
+//! | `layout` | what a config means for paths and units of a node: pure |
 //! | `plan` | the steps of an update: pure |
 //! | `transaction` | carries the steps out, forward or back |
+//! | `originals` | what stood at a path before mcx |
+//! | `units`, `install` | how units are enabled; what `[Install]` says: pure |
+//! | `check` | whether an update can be carried out |
 //! | `compare` | what of the disk differs from a config: one comparison for check, drift and verify |
-//! | `watch` | inotify and the sweep |
+//! | `form` | state files that notice damage: pure |
+//! | `watch` | inotify on what is managed |
 //! | `machine` | the state machine: pure |
 //! | `actions` | daemon-reload, reload, restart, reboot |
 //! | `cluster` | the daemon's requests to the API server |
 //! | `daemon` | the loop that ties these together |
 
+pub mod actions;
+mod check;
+pub mod cluster;
 pub mod compare;
+pub mod daemon;
 pub mod disk;
+mod form;
 pub mod host;
+mod install;
 pub mod journal;
+mod layout;
+pub mod machine;
+mod originals;
+pub mod plan;
+mod transaction;
+mod units;
+mod watch;

@@ -304,10 +304,9 @@ impl Controller {
             }
             let pause = match round {
                 Ok(Round { hand_over: true, .. }) => return End::HandOver,
-                Ok(Round { busy, again, .. }) => {
+                Ok(Round { again, .. }) => {
                     backoff.succeed();
-                    let pause = if busy { BUSY } else { IDLE };
-                    again.map_or(pause, |again| again.min(pause))
+                    again
                 }
                 Err(error) if error.stops_leading() => return End::Deposed(one_line(&error)),
                 Err(error) => {
@@ -334,6 +333,12 @@ impl Controller {
         taken_over: &mut bool,
         stop: &CancellationToken,
     ) -> Result<Round, Error> {
+        if !*taken_over {
+            // Nothing is written before the old leader's pending writes are sure to fail.
+            takeover::take_over(leader).await?;
+            *taken_over = true;
+            tracing::info!(epoch = %leader.epoch, "took over all pools");
+        }
         let Seen { mut world, objects, .. } = self.look();
         let mut errors = Errors::default();
         errors.take(shipped::sync(leader, &world, &objects).await)?;
@@ -342,19 +347,15 @@ impl Controller {
         if stop.is_cancelled() {
             return Ok(Round::default());
         }
-        if !*taken_over {
-            // Nothing is handed out and no drain is served before the old leader's pending writes are sure to fail.
-            takeover::take_over(leader).await?;
-            *taken_over = true;
-            tracing::info!(epoch = %leader.epoch, "took over all pools");
-        }
-        let again = errors.take(rollout::sync(leader, &world).await)?;
+        let again = errors.take(rollout::sync(leader, &world).await)?.flatten();
         if stop.is_cancelled() {
             return Ok(Round::default());
         }
         errors.take(drainer.sync(leader, &world))?;
         let hand_over = should_hand_over(&world, &self.me, &objects.pods);
-        errors.first.map_or(Ok(Round { hand_over, busy: is_busy(&world), again }), Err)
+        let busy = drainer.is_busy() || is_busy(&world);
+        let again = again.unwrap_or(IDLE).min(if busy { BUSY } else { IDLE });
+        errors.first.map_or(Ok(Round { hand_over, again }), Err)
     }
 }
 
@@ -362,9 +363,8 @@ impl Controller {
 #[derive(Debug, Default, Clone, Copy)]
 struct Round {
     hand_over: bool,
-    busy: bool,
-    /// When the rollout must be looked at again at the latest.
-    again: Option<Duration>,
+    /// When the next one is due though nothing changes.
+    again: Duration,
 }
 
 /// Errors of the steps of a round. One that stops the leadership ends the round, any other lets the next steps run.
@@ -374,9 +374,9 @@ struct Errors {
 }
 
 impl Errors {
-    fn take<T: Default>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+    fn take<T>(&mut self, result: Result<T, Error>) -> Result<Option<T>, Error> {
         match result {
-            Ok(found) => Ok(found),
+            Ok(done) => Ok(Some(done)),
             Err(error) if error.stops_leading() => Err(error),
             Err(error) => {
                 if self.first.is_some() {
@@ -384,7 +384,7 @@ impl Errors {
                 } else {
                     self.first = Some(error);
                 }
-                Ok(T::default())
+                Ok(None)
             }
         }
     }

@@ -74,7 +74,7 @@ impl Origin {
 pub fn load(inputs: Vec<Input>) -> Loaded {
     let mut loaded = Loaded::default();
     for input in inputs {
-        loaded.text(input);
+        loaded.text(&input);
     }
     loaded
 }
@@ -94,7 +94,7 @@ impl Loaded {
         self.findings.iter().any(|f| f.severity == Severity::Error)
     }
 
-    fn text(&mut self, input: Input) {
+    fn text(&mut self, input: &Input) {
         let whole = |mut finding: Finding, place: Option<(usize, usize)>| {
             finding.file = Some(input.name.clone());
             (finding.line, finding.column) = (place.map(|p| p.0), place.map(|p| p.1));
@@ -108,7 +108,7 @@ impl Loaded {
             Ok(text) => text,
             Err(error) => {
                 let before = &input.bytes[..error.valid_up_to()];
-                let line = 1 + before.iter().filter(|b| **b == b'\n').count();
+                let line = before.split(|b| *b == b'\n').count();
                 let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
                 let column = 1 + String::from_utf8_lossy(&before[line_start..]).chars().count();
                 let finding = rule::INPUT_ENCODING.finding("", "", "is not UTF-8 text");
@@ -121,7 +121,7 @@ impl Loaded {
                     let value = document.value.clone();
                     let document = Arc::new(document);
                     let origin = Origin { file: input.name.clone(), document, pointer: String::new() };
-                    self.value(value, origin, 0);
+                    self.value(value, &origin, 0);
                 }
             }
             Err(error) => {
@@ -132,7 +132,7 @@ impl Loaded {
     }
 
     /// One document or element of a `List`.
-    fn value(&mut self, mut value: Value, origin: Origin, depth: usize) {
+    fn value(&mut self, mut value: Value, origin: &Origin, depth: usize) {
         if value.is_null() {
             return;
         }
@@ -144,7 +144,7 @@ impl Loaded {
                 Value::Array(_) => "is a list",
                 _ => "is a single value",
             };
-            return self.find(rule::NOT_AN_OBJECT.finding("", "", format!("the document {message}")), &origin);
+            return self.find(rule::NOT_AN_OBJECT.finding("", "", format!("the document {message}")), origin);
         };
         let version = version.unwrap_or_default();
         let ours = version == GROUP || version.starts_with(&format!("{GROUP}/"));
@@ -153,7 +153,7 @@ impl Loaded {
         if let Some(Value::Array(items)) = items {
             for (i, item) in items.into_iter().enumerate() {
                 let origin = Origin { pointer: format!("{}/items/{i}", origin.pointer), ..origin.clone() };
-                self.value(item, origin, depth + 1);
+                self.value(item, &origin, depth + 1);
             }
             return;
         }
@@ -164,7 +164,7 @@ impl Loaded {
                 if let Some(near) = path::nearest(&kind, known) {
                     finding.help = format!("did you mean {near}?");
                 }
-                self.find(finding, &origin);
+                self.find(finding, origin);
             }
             return;
         }
@@ -175,13 +175,13 @@ impl Loaded {
                 "" => format!("is missing, expected {API_VERSION}"),
                 _ => format!("found {}, expected {API_VERSION}", quoted(&version)),
             };
-            return self.find(rule::API_VERSION.finding(&object, "apiVersion", message), &origin);
+            return self.find(rule::API_VERSION.finding(&object, "apiVersion", message), origin);
         }
         self.object(value, &kind, &object, origin);
     }
 
     /// An object of one of our kinds and of the right version.
-    fn object(&mut self, value: Value, kind: &str, object: &str, origin: Origin) {
+    fn object(&mut self, value: Value, kind: &str, object: &str, origin: &Origin) {
         let mut found = Vec::new();
         let metadata = &value["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default();
@@ -227,7 +227,7 @@ impl Loaded {
             }
         }
         for finding in found {
-            self.find(finding, &origin);
+            self.find(finding, origin);
         }
     }
 

@@ -12,6 +12,7 @@ use super::{ignition, path, rule};
 use crate::api::SSH_USER;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt::Arguments;
 
 /// An item of one source that a later source replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,13 +164,13 @@ impl<'a> Merged<'a> {
         let mut items = Items::default();
         for (path, file) in &self.files {
             let contents = file.contents.now.map(|(c, _)| c).unwrap_or_default();
-            let Ok(decoded) = decoder.decode(contents) else { continue };
+            let Ok(read) = decoder.decode(contents) else { continue };
             let owner = |id: &Field<u32>, name: &Field<&str>| match (id.now, name.now) {
                 (_, Some((name, _))) if !name.is_empty() => Owner::Name(name.to_owned()),
                 (id, _) => Owner::Id(id.map_or(0, |(id, _)| id)),
             };
             let item = FileItem {
-                content: decoded.content.clone(),
+                content: read.content.clone(),
                 mode: file.mode.now.map_or(DEFAULT_MODE, |(mode, _)| mode),
                 user: owner(&file.user_id, &file.user_name),
                 group: owner(&file.group_id, &file.group_name),
@@ -199,29 +200,35 @@ impl<'a> Merged<'a> {
         let mut found = Vec::new();
         for (path, file) in &self.files {
             let mut digest = |c: &Contents| decoder.decode(*c).as_ref().ok().map(|d| d.content.clone());
-            self.hidden(&format!("file {path}"), &file.contents, |a, b| digest(a) == digest(b), &mut found);
-            self.hidden(&format!("mode of file {path}"), &file.mode, |a, b| a == b, &mut found);
-            self.hidden(&format!("user of file {path}"), &file.user_id, |a, b| a == b, &mut found);
-            self.hidden(&format!("user of file {path}"), &file.user_name, |a, b| a == b, &mut found);
-            self.hidden(&format!("group of file {path}"), &file.group_id, |a, b| a == b, &mut found);
-            self.hidden(&format!("group of file {path}"), &file.group_name, |a, b| a == b, &mut found);
+            self.hidden(format_args!("file {path}"), &file.contents, |a, b| digest(a) == digest(b), &mut found);
+            self.hidden(format_args!("mode of file {path}"), &file.mode, |a, b| a == b, &mut found);
+            self.hidden(format_args!("user of file {path}"), &file.user_id, |a, b| a == b, &mut found);
+            self.hidden(format_args!("user of file {path}"), &file.user_name, |a, b| a == b, &mut found);
+            self.hidden(format_args!("group of file {path}"), &file.group_id, |a, b| a == b, &mut found);
+            self.hidden(format_args!("group of file {path}"), &file.group_name, |a, b| a == b, &mut found);
         }
         for (name, unit) in &self.units {
-            self.hidden(&format!("unit {name}"), &unit.contents, |a, b| a == b, &mut found);
+            self.hidden(format_args!("unit {name}"), &unit.contents, |a, b| a == b, &mut found);
             for (dropin, field) in &unit.dropins {
-                self.hidden(&format!("drop-in {name}/{dropin}"), field, |a, b| a == b, &mut found);
+                self.hidden(format_args!("drop-in {name}/{dropin}"), field, |a, b| a == b, &mut found);
             }
-            self.hidden(&format!("enabled of unit {name}"), &unit.enabled, |a, b| a == b, &mut found);
-            self.hidden(&format!("mask of unit {name}"), &unit.mask, |a, b| a == b, &mut found);
+            self.hidden(format_args!("enabled of unit {name}"), &unit.enabled, |a, b| a == b, &mut found);
+            self.hidden(format_args!("mask of unit {name}"), &unit.mask, |a, b| a == b, &mut found);
         }
         found
     }
 
-    fn hidden<T>(&self, item: &str, field: &Field<T>, mut same: impl FnMut(&T, &T) -> bool, found: &mut Vec<Shadowed>) {
+    fn hidden<T>(
+        &self,
+        item: Arguments,
+        field: &Field<T>,
+        mut same: impl FnMut(&T, &T) -> bool,
+        found: &mut Vec<Shadowed>,
+    ) {
         let Some((value, winner)) = &field.now else { return };
         for (_, loser) in field.hidden.iter().filter(|(hidden, _)| !same(hidden, value)) {
             found.push(Shadowed {
-                item: item.to_owned(),
+                item: item.to_string(),
                 winner: self.source_name(winner.source),
                 loser: self.source_name(loser.source),
             });

@@ -65,10 +65,10 @@ pub struct Outcome {
 
 /// Renders `pool` from all `MachineConfig`s of a cluster or a folder, in any order, rendered ones included (they are left out).
 pub fn render(pool: &MachineConfigPool, all: &[MachineConfig]) -> Outcome {
-    let (mut outcome, weights) = merged(pool, all);
+    let (mut outcome, merged) = merged(pool, all);
     if let Some(rendered) = &outcome.rendered {
         let size = size::of(&rendered.to_object(pool));
-        if let Some(finding) = size::check(size, weights, &validate::pool_object(pool)) {
+        if let Some(finding) = size::check(size, || merged.weights(&rendered.items), &validate::pool_object(pool)) {
             outcome.findings.push(finding);
         }
     }
@@ -91,17 +91,17 @@ impl Outcome {
     }
 }
 
-/// The merged result, and what weighs in it.
-fn merged(pool: &MachineConfigPool, all: &[MachineConfig]) -> (Outcome, Vec<(u64, String, String)>) {
+/// The merged result, and the values it was made from.
+fn merged<'a>(pool: &MachineConfigPool, all: &'a [MachineConfig]) -> (Outcome, Merged<'a>) {
     let mut outcome = Outcome { rendered: None, findings: validate::pool(pool), no_sources: false };
     let found = &mut outcome.findings;
     // A selector that cannot be read is among the findings of the pool.
-    let Ok(sources) = select::sources(pool, all) else { return (outcome, Vec::new()) };
+    let Ok(sources) = select::sources(pool, all) else { return (outcome, Merged::default()) };
     let pool_object = validate::pool_object(pool);
     if sources.is_empty() {
         found.push(rule::NO_SOURCES.finding(&pool_object, "spec.machineConfigSelector", "selects no source"));
         outcome.no_sources = true;
-        return (outcome, Vec::new());
+        return (outcome, Merged::default());
     }
     let mut decoder = Decoder::default();
     let mut all_of_them = Merged::default();
@@ -111,7 +111,7 @@ fn merged(pool: &MachineConfigPool, all: &[MachineConfig]) -> (Outcome, Vec<(u64
         all_of_them.lay(Source { object, at: "spec.config" }, &layer);
     }
     if found.iter().any(|f| f.severity == Severity::Error) {
-        return (outcome, Vec::new());
+        return (outcome, Merged::default());
     }
     validate::whole(&all_of_them, true, &mut decoder, found);
     let items = all_of_them.items(&mut decoder);
@@ -120,7 +120,6 @@ fn merged(pool: &MachineConfigPool, all: &[MachineConfig]) -> (Outcome, Vec<(u64
         found.extend(merge::specification(&config, &pool_object));
     }
     let name = format!("{}{}-{}", ConfigName::PREFIX, pool.name(), items.hash());
-    let weights = all_of_them.weights(&items);
     outcome.rendered = Some(Rendered {
         name: name.into(),
         config,
@@ -128,7 +127,7 @@ fn merged(pool: &MachineConfigPool, all: &[MachineConfig]) -> (Outcome, Vec<(u64
         shadowed: all_of_them.shadowed(&mut decoder),
         items,
     });
-    (outcome, weights)
+    (outcome, all_of_them)
 }
 
 impl Rendered {

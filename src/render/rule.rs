@@ -92,7 +92,7 @@ rules! {
         "keep the unit and remove the file";
     UNIT_MASKED = Error "unit-masked": "A unit is to be enabled and masked: systemd can only do one.",
         "set enabled: false beside mask: true";
-    UNIT_TEMPLATE = Error "unit-template": "A template is to be enabled without an instance, and has no DefaultInstance.",
+    UNIT_TEMPLATE = Error "unit-template": "A template is to be enabled without an instance, and has no `DefaultInstance`.",
         "enable an instance, NAME@INSTANCE.service, or write DefaultInstance= into [Install]";
 
     // Keys.

@@ -173,53 +173,82 @@ pub(super) static METADATA: Shape = Object(&[("name", Text), ("labels", Texts), 
 
 /// Walks `value`, which stands at `at` of `object`, by `shape`. True when every type is right.
 pub(super) fn walk(value: &Value, shape: &Shape, object: &str, at: &str, found: &mut Vec<Finding>) -> bool {
-    let wrong = |expected: &str, found: &mut Vec<Finding>| {
-        let mut finding =
-            rule::FIELD_TYPE.finding(object, at, format!("found {}, expected {expected}", kind_of(value)));
-        finding.help = type_help(value, shape, at);
-        found.push(finding);
-        false
-    };
-    match (shape, value) {
-        (_, Value::Null) | (Any, _) | (Text, Value::String(_)) | (Flag, Value::Bool(_)) => true,
-        (IntOrText, Value::String(_)) => true,
-        (Integer | IntOrText, Value::Number(n)) if n.is_i64() || n.is_u64() => true,
-        (Texts, Value::Object(fields)) => fields
-            .iter()
-            .fold(true, |fine, (name, value)| walk(value, &Text, object, &path::key(at, name), found) && fine),
-        (List(element), Value::Array(list)) => list.iter().enumerate().fold(true, |fine, (i, value)| {
-            let at = path::index(at, i);
-            if value.is_null() {
-                let message = "found null, expected an element of the list";
-                found.push(rule::FIELD_TYPE.finding(object, at, message));
-                return false;
-            }
-            walk(value, element, object, &at, found) && fine
-        }),
-        (Object(known), Value::Object(fields)) => fields.iter().fold(true, |fine, (name, value)| {
-            let at = path::key(at, name);
-            match known.iter().find(|(k, _)| k == name) {
-                Some((_, shape)) => walk(value, shape, object, &at, found) && fine,
-                None => {
-                    found.push(unknown_key(name, known, object, &at));
-                    fine
-                }
-            }
-        }),
-        (Unsupported(rule, help), _) => {
-            if !is_empty(value) {
-                let mut finding = rule.finding(object, at, "is not supported");
-                finding.help = (*help).to_owned();
-                found.push(finding);
-            }
-            true
+    Walk { object, found }.value(value, shape, Trail::Base(at))
+}
+
+/// The way to a value, put together only for a finding: most values are fine.
+#[derive(Clone, Copy)]
+enum Trail<'t> {
+    Base(&'t str),
+    Key(&'t Trail<'t>, &'t str),
+    Index(&'t Trail<'t>, usize),
+}
+
+impl Trail<'_> {
+    fn path(&self) -> String {
+        match self {
+            Self::Base(base) => (*base).to_owned(),
+            Self::Key(up, name) => path::key(&up.path(), name),
+            Self::Index(up, index) => path::index(&up.path(), *index),
         }
-        (Text, _) => wrong("a string", found),
-        (Integer, _) => wrong("a whole number", found),
-        (IntOrText, _) => wrong("a whole number or a percentage", found),
-        (Flag, _) => wrong("true or false", found),
-        (List(_), _) => wrong("a list", found),
-        (Object(_) | Texts, _) => wrong("an object", found),
+    }
+}
+
+struct Walk<'w> {
+    object: &'w str,
+    found: &'w mut Vec<Finding>,
+}
+
+impl Walk<'_> {
+    fn value(&mut self, value: &Value, shape: &Shape, at: Trail) -> bool {
+        match (shape, value) {
+            (_, Value::Null) | (Any, _) | (Text | IntOrText, Value::String(_)) | (Flag, Value::Bool(_)) => true,
+            (Integer | IntOrText, Value::Number(n)) if n.is_i64() || n.is_u64() => true,
+            (Texts, Value::Object(fields)) => {
+                fields.iter().fold(true, |fine, (name, value)| self.value(value, &Text, Trail::Key(&at, name)) && fine)
+            }
+            (List(element), Value::Array(list)) => list.iter().enumerate().fold(true, |fine, (i, value)| {
+                let at = Trail::Index(&at, i);
+                if value.is_null() {
+                    let message = "found null, expected an element of the list";
+                    self.found.push(rule::FIELD_TYPE.finding(self.object, at.path(), message));
+                    return false;
+                }
+                self.value(value, element, at) && fine
+            }),
+            (Object(known), Value::Object(fields)) => fields.iter().fold(true, |fine, (name, value)| {
+                let at = Trail::Key(&at, name);
+                let Some((_, shape)) = known.iter().find(|(k, _)| k == name) else {
+                    self.found.push(unknown_key(name, known, self.object, &at.path()));
+                    return fine;
+                };
+                self.value(value, shape, at) && fine
+            }),
+            (Unsupported(rule, help), _) => {
+                if !is_empty(value) {
+                    let mut finding = rule.finding(self.object, at.path(), "is not supported");
+                    (*help).clone_into(&mut finding.help);
+                    self.found.push(finding);
+                }
+                true
+            }
+            (Text, _) => self.wrong(value, shape, at, "a string"),
+            (Integer, _) => self.wrong(value, shape, at, "a whole number"),
+            (IntOrText, _) => self.wrong(value, shape, at, "a whole number or a percentage"),
+            (Flag, _) => self.wrong(value, shape, at, "true or false"),
+            (List(_), _) => self.wrong(value, shape, at, "a list"),
+            (Object(_) | Texts, _) => self.wrong(value, shape, at, "an object"),
+        }
+    }
+
+    fn wrong(&mut self, value: &Value, shape: &Shape, at: Trail, expected: &str) -> bool {
+        let at = at.path();
+        let help = type_help(value, shape, &at);
+        let message = format!("found {}, expected {expected}", kind_of(value));
+        let mut finding = rule::FIELD_TYPE.finding(self.object, at, message);
+        finding.help = help;
+        self.found.push(finding);
+        false
     }
 }
 
@@ -256,7 +285,7 @@ fn kind_of(value: &Value) -> &'static str {
 
 fn type_help(value: &Value, shape: &Shape, at: &str) -> String {
     match (shape, value) {
-        (Integer, Value::String(_)) if at.ends_with(".mode") => {
+        (Integer, Value::String(_)) if at.rsplit('.').next() == Some("mode") => {
             "write the permission bits as a number without quotes, such as 0o644".to_owned()
         }
         (Integer, Value::String(_)) => "write the number without quotes".to_owned(),

@@ -39,14 +39,15 @@ impl io::Write for Counter {
     }
 }
 
-/// What is to say of a rendered config of `size` bytes. `weights` are bytes, item and source.
-pub(super) fn check(size: u64, mut weights: Vec<(u64, String, String)>, object: &str) -> Option<Finding> {
+/// What is to say of a rendered config of `size` bytes. `weights` are bytes, item and source; most configs never ask for them.
+pub(super) fn check(size: u64, weights: impl FnOnce() -> Vec<(u64, String, String)>, object: &str) -> Option<Finding> {
     let size = size + ADDED_BY_SERVER;
     let (rule, limit) = match size {
         _ if size > REQUEST_LIMIT => (&rule::RENDERED_SIZE, "more than"),
         _ if size * 100 >= REQUEST_LIMIT * WARN_FROM => (&rule::RENDERED_NEAR, "near"),
         _ => return None,
     };
+    let mut weights = weights();
     weights.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     let mut message = format!("the rendered config has {size} bytes, {limit} the {REQUEST_LIMIT} that fit; biggest:");
     for (i, (bytes, item, source)) in weights.iter().take(NAMED).enumerate() {
@@ -68,8 +69,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_and_the_biggest_are_named() {
         let fits = REQUEST_LIMIT - ADDED_BY_SERVER;
-        assert_eq!(check(fits, weights(), "o").map(|f| f.rule), Some("rendered-near-limit"));
-        let found = check(fits + 1, weights(), "o").unwrap();
+        assert_eq!(check(fits, weights, "o").map(|f| f.rule), Some("rendered-near-limit"));
+        let found = check(fits + 1, weights, "o").unwrap();
         assert_eq!(found.rule, "rendered-size");
         assert!(found.message.contains("biggest: file /etc/7 of 10-x (7000), file /etc/6"), "{found}");
         assert!(!found.message.contains("/etc/2"), "five are named: {found}");
@@ -78,8 +79,8 @@ mod tests {
     #[test]
     fn the_warning_begins_at_80_percent() {
         let at = (REQUEST_LIMIT * 80).div_ceil(100) - ADDED_BY_SERVER;
-        assert_eq!(check(at, weights(), "o").map(|f| f.rule), Some("rendered-near-limit"));
-        assert_eq!(check(at - 1, weights(), "o"), None);
+        assert_eq!(check(at, weights, "o").map(|f| f.rule), Some("rendered-near-limit"));
+        assert_eq!(check(at - 1, weights, "o"), None);
     }
 
     #[test]

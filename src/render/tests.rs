@@ -1,10 +1,14 @@
 use super::*;
 use crate::api::shipped;
+use base64::Engine as _;
 use proptest::prelude::*;
 use serde_json::json;
+use sha2::Digest as _;
+use std::io::Write as _;
 
 /// A source of pool `worker`.
-pub(super) fn source(name: &str, config: Value) -> MachineConfig {
+pub(super) fn source(name: &str, config: impl Into<Value>) -> MachineConfig {
+    let config = config.into();
     serde_json::from_value(json!({
         "metadata": {"name": name, "labels": {label::ROLE: "worker"}},
         "spec": {"config": config}
@@ -197,15 +201,12 @@ fn other_clothes_keep_the_name() {
 fn contents_are_replaced_as_a_whole() {
     // R-004: gzip of "zipped" below, plain above, and the other way round.
     let gzip = {
-        use std::io::Write as _;
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         encoder.write_all(b"zipped").unwrap();
-        use base64::Engine as _;
         let text = base64::engine::general_purpose::STANDARD.encode(encoder.finish().unwrap());
         json!({"source": format!("data:;base64,{text}"), "compression": "gzip",
             "verification": {"hash": format!("sha256-{}", items::hex(&sha2::Sha256::digest(b"zipped")))}})
     };
-    use sha2::Digest as _;
     let plain = json!({"source": "data:,plain"});
     for (first, second, bytes) in
         [(&gzip, &plain, &b"plain"[..]), (&plain, &gzip, b"zipped"), (&gzip, &gzip, b"zipped")]
@@ -484,7 +485,103 @@ fn any_sources() -> impl Strategy<Value = Vec<MachineConfig>> {
         .prop_map(|configs| configs.into_iter().enumerate().map(|(i, c)| source(&format!("{i:02}-x"), c)).collect())
 }
 
+/// Configs as a careless generator or an attacker writes them: known keys, any values.
+fn any_config() -> impl Strategy<Value = Value> {
+    let text = prop_oneof![
+        Just("3.4.0"),
+        Just("boot"),
+        Just("/etc/a"),
+        Just("/etc/a/b"),
+        Just("/etc/../a"),
+        Just("/"),
+        Just(""),
+        Just("a\nb"),
+        Just("\u{0}"),
+        Just("\u{2028}é"),
+        Just("a.service"),
+        Just("a@.service"),
+        Just(".service"),
+        Just("x.conf"),
+        Just("data:,x"),
+        Just("data:;base64,!"),
+        Just("data:"),
+        Just("http://x"),
+        Just("gzip"),
+        Just("[Unit"),
+        Just("/etc/systemd/system/a.service"),
+        Just("sha256-0"),
+        Just("ssh-rsa AAAA"),
+    ];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        prop_oneof![Just(-1i64), Just(0), Just(420), Just(4096), Just(i64::MIN), Just(i64::MAX)].prop_map(Value::from),
+        Just(json!(u64::MAX)),
+        Just(json!(0.5)),
+        text.prop_map(Value::from),
+    ];
+    let key = prop_oneof![
+        Just("path"),
+        Just("mode"),
+        Just("contents"),
+        Just("source"),
+        Just("compression"),
+        Just("verification"),
+        Just("hash"),
+        Just("user"),
+        Just("group"),
+        Just("id"),
+        Just("name"),
+        Just("overwrite"),
+        Just("append"),
+        Just("units"),
+        Just("dropins"),
+        Just("enabled"),
+        Just("mask"),
+        Just("sshAuthorizedKeys"),
+        Just("users"),
+        Just("groups"),
+        Just("files"),
+        Just("links"),
+        Just("version"),
+        Just("a.b[0]\"\n"),
+    ];
+    let tree = leaf.prop_recursive(5, 60, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(key.clone(), inner, 0..5)
+                .prop_map(|fields| fields.into_iter().map(|(k, v)| (k.to_owned(), v)).collect::<Value>()),
+        ]
+    });
+    (tree.clone(), tree.clone(), tree.clone(), prop::collection::vec(tree, 0..3), any::<bool>()).prop_map(
+        |(storage, systemd, passwd, list, listed)| {
+            if listed {
+                let files = list.clone();
+                config(&json!({"storage": {"files": files}, "systemd": {"units": list.clone()}, "passwd": {"users": list}}))
+            } else {
+                config(&json!({"storage": storage, "systemd": systemd, "passwd": passwd}))
+            }
+        },
+    )
+}
+
 proptest! {
+    #[test]
+    fn nothing_that_is_written_is_worse_than_a_finding(a in any_config(), b in any_config()) {
+        let outcome = render(&worker(), &[source("10-a", a.clone()), source("20-b", b)]);
+        for finding in &outcome.findings {
+            prop_assert!(!finding.to_string().contains('\n'), "{}", finding);
+            prop_assert_eq!(path::from_pointer("", &path::to_pointer(&finding.path)), finding.path.clone());
+        }
+        if let Some(rendered) = outcome.rendered {
+            prop_assert_eq!(Items::from_config(&rendered.config).unwrap(), rendered.items);
+        } else {
+            prop_assert_eq!(outcome.findings[0].severity, Severity::Error);
+        }
+        let alone = Items::from_config(&a);
+        prop_assert_eq!(alone.is_ok(), render(&worker(), &[source("10-a", a)]).rendered.is_some());
+    }
+
     /// The merge that keeps provenance is the specification's.
     #[test]
     fn merging_is_folding_the_specifications_merge(sources in any_sources()) {

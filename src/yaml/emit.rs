@@ -181,7 +181,7 @@ fn block(out: &mut String, value: &str, indent: usize) {
         _ => "|+",
     });
     // The line break behind the last line is the caller's.
-    let lines = if value.ends_with('\n') { &value[..value.len() - 1] } else { value };
+    let lines = value.strip_suffix('\n').unwrap_or(value);
     for line in lines.split('\n') {
         out.push('\n');
         if !line.is_empty() {

@@ -53,19 +53,22 @@ pub(super) fn resolve(text: &str, tag: Tag<'_>) -> Result<Scalar, Error> {
     };
     let value = read(text);
     match (name, &value) {
-        ("str", _) => Ok(string()),
-        ("null", Scalar::Null) | ("bool", Scalar::Flag(_)) | ("float", Scalar::Fraction(_)) => Ok(value),
-        ("int", Scalar::Whole(_) | Scalar::Large(_)) => Ok(value),
+        ("null", Scalar::Null)
+        | ("bool", Scalar::Flag(_))
+        | ("float", Scalar::Fraction(_))
+        | ("int", Scalar::Whole(_) | Scalar::Large(_)) => Ok(value),
         #[expect(clippy::cast_precision_loss, reason = "that is what the tag asks for")]
         ("float", Scalar::Whole(number)) => Ok(Scalar::Fraction(*number as f64)),
-        ("timestamp", Scalar::Text(_)) if looks_like_date(text) => Ok(string()),
-        ("null" | "bool" | "int" | "float" | "timestamp", _) => Err(Error::Tag),
+        ("timestamp", Scalar::Text(_)) if !looks_like_date(text) => Err(Error::Tag),
+        ("timestamp", value) if !matches!(value, Scalar::Text(_)) => Err(Error::Tag),
+        ("null" | "bool" | "int" | "float", _) => Err(Error::Tag),
         ("binary", _) => {
             let bytes = base64::engine::general_purpose::STANDARD
                 .decode(text.replace(['\n', '\r'], ""))
                 .map_err(|_| Error::Binary)?;
             Ok(Scalar::Text(String::from_utf8_lossy(&bytes).into_owned()))
         }
+        // `!!str`, dates (which JSON has no type for), and names that mean nothing here.
         _ => Ok(string()),
     }
 }
@@ -82,7 +85,7 @@ fn read(text: &str) -> Scalar {
         ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => return Scalar::Fraction(f64::INFINITY),
         "-.inf" | "-.Inf" | "-.INF" => return Scalar::Fraction(f64::NEG_INFINITY),
         _ => match text.as_bytes()[0] {
-            b'.' => fraction(text),
+            b'.' if separates_digits(text) => fraction(&text.replace('_', "")),
             b'0'..=b'9' | b'+' | b'-' => {
                 let plain = text.replace('_', "");
                 whole(&plain).or_else(|| fraction(&plain)).or_else(|| signed_binary(&plain))
@@ -150,6 +153,13 @@ fn signed_binary(text: &str) -> Option<Scalar> {
     i64::from_str_radix(text.strip_prefix("0b")?, 2).ok().map(Scalar::Whole)
 }
 
+/// Whether each underscore stands between digits.
+fn separates_digits(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
+    bytes.iter().enumerate().all(|(i, b)| *b != b'_' || (digit(i.checked_sub(1)) && digit(Some(i + 1))))
+}
+
 /// Four digits, a month and a day, and perhaps a time.
 fn looks_like_date(text: &str) -> bool {
     let (date, time) = match text.find(['T', 't', ' ']) {
@@ -199,13 +209,14 @@ pub(super) fn fold(number: f64) -> Option<Number> {
     // Up to here an integral float is written without exponent, and is an integer to any reader that has room for it.
     const WRITTEN_OUT: f64 = 1e21;
     if number.fract() == 0.0 && number.abs() < WRITTEN_OUT {
-        #[expect(clippy::cast_possible_truncation, reason = "integral and within the range of i128")]
-        let whole = number as i128;
-        if let Ok(whole) = i64::try_from(whole) {
-            return Some(Number::from(whole));
-        }
-        if let Ok(whole) = u64::try_from(whole) {
-            return Some(Number::from(whole));
+        // The shortest digits, filled up with zeros: above 2^53 not always the float's exact value.
+        let written = number.abs().to_string();
+        if let Ok(whole) = written.parse::<u64>() {
+            return match (number < 0.0, 0_i64.checked_sub_unsigned(whole)) {
+                (false, _) => Some(Number::from(whole)),
+                (true, Some(negative)) => Some(Number::from(negative)),
+                (true, None) => Number::from_f64(number),
+            };
         }
     }
     Number::from_f64(number)
@@ -224,9 +235,9 @@ fn short_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    if !(-4..6).contains(&exponent) {
-        format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
-    } else {
+    if (-4..6).contains(&exponent) {
         number.to_string()
+    } else {
+        format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
     }
 }

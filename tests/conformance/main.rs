@@ -3,6 +3,9 @@
 //! Each case ends in one of three ways: equal; different on purpose, by a rule that is written here with its reason and says
 //! what must hold instead; or failed. `MCX_CONFORMANCE=DIR` reads another folder of cases.
 
+// A case that is not as described must stop the test.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 mod ignition;
 mod yaml;
 
@@ -18,8 +21,10 @@ enum Outcome {
     Failed(String),
 }
 
+type Judge = fn(&Value) -> Outcome;
+
 /// The files that have a judge here; others are listed as not handled.
-const JUDGES: [(&str, fn(&Value) -> Outcome); 6] = [
+const JUDGES: [(&str, Judge); 6] = [
     ("validate.json", ignition::validate),
     ("validate_random.jsonl", ignition::validate),
     ("merge.json", ignition::merge),

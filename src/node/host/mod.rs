@@ -1,11 +1,41 @@
 //! The only door to the file system and to processes of a node. Nothing else in `node` uses `std::fs` or starts a process.
+//!
+//! | file | knows |
+//! |---|---|
+//! | `root` | paths beneath the node's root: which symlinks are followed, what is there, reading |
+//! | `write` | changing what is there: whole or not at all |
+//! | `exec` | commands in the node's root |
+//! | `passwd` | users and groups of the node's own files |
+//! | `mounts` | which file system a path is on |
+//! | `boot` | boot id, service manager, force file |
 
-use std::path::Path;
+mod boot;
+mod exec;
+mod mounts;
+mod passwd;
+mod root;
+mod write;
+
+pub use boot::FORCE_FILE;
+pub use exec::enter;
+pub use mounts::{Mount, Mounts};
+pub use passwd::{Accounts, User};
+pub use root::{Kind, Seen};
+pub use write::{Meta, STAGED_PREFIX};
+
+pub(in crate::node) use root::{Root, fd_path, is_absent, is_blocked, real_path, split};
+pub(in crate::node) use write::Place;
+
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A node's root directory and its processes.
 pub struct Host {
-    // The owner of this room fills this in: a directory descriptor taken for `/`, and how commands are run.
+    root: Root,
+    /// Commands run here without entering anything: the root is this process's own.
+    is_own_root: bool,
+    /// Enters the root for a command: this binary.
+    program: PathBuf,
 }
 
 /// Why something on the host did not work.
@@ -35,47 +65,100 @@ pub enum Error {
     Other(String),
 }
 
+impl Error {
+    /// For `map_err` after a file operation.
+    pub(in crate::node) fn file(what: &'static str, path: &str) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { what, path, source }
+    }
+}
+
 /// What a command printed.
 #[derive(Debug, Clone, Default)]
 pub struct Output {
-    /// Exit status.
+    /// Exit status; 128 and the signal's number when a signal ended it.
     pub status: i32,
-    /// Standard output.
+    /// Standard output, at most 1 MiB.
     pub stdout: String,
     /// Standard error, last 1 KiB.
     pub stderr: String,
 }
 
+impl Output {
+    /// The error for an exit status that is not 0.
+    pub fn ok(self, argv: &[&str]) -> Result<Self, Error> {
+        if self.status == 0 {
+            return Ok(self);
+        }
+        let said = self.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        let detail = if said.is_empty() {
+            format!("exit status {}", self.status)
+        } else {
+            format!("exit status {}: {said}", self.status)
+        };
+        Err(Error::Command { command: argv.join(" "), detail })
+    }
+}
+
 impl Host {
     /// Opens `root`. When it is not `/`, commands run inside it by re-executing this binary (`mcx host-exec`).
-    pub fn open(_root: &Path) -> Result<Self, Error> {
-        todo!()
+    pub fn open(root: &Path) -> Result<Self, Error> {
+        let shown = root.display().to_string();
+        let opened = Root::open(root).map_err(Error::file("open the root", &shown))?;
+        let is_own_root = opened.is_own().map_err(Error::file("look at the root", &shown))?;
+        // The link is resolved by the kernel at exec, so it is right even after the binary was replaced by an update.
+        Ok(Self { root: opened, is_own_root, program: PathBuf::from("/proc/self/exe") })
+    }
+
+    /// Has `program` enter the root in place of this binary; it must understand `host-exec`.
+    #[must_use]
+    pub fn with_program(mut self, program: PathBuf) -> Self {
+        self.program = program;
+        self
     }
 
     /// Runs a command in the node's root with a clean environment, without a shell, within `limit`.
     /// An exit status other than 0 is no error here.
-    pub async fn run(&self, _argv: &[&str], _limit: Duration) -> Result<Output, Error> {
-        todo!()
+    pub async fn run(&self, argv: &[&str], limit: Duration) -> Result<Output, Error> {
+        if self.is_own_root {
+            return exec::run(argv, argv, limit).await;
+        }
+        let program = self.program.to_string_lossy();
+        let root = self.root.path().to_string_lossy();
+        let mut entering: Vec<&str> = vec![&program, "host-exec", &root, "--"];
+        entering.extend_from_slice(argv);
+        exec::run(&entering, argv, limit).await
     }
 
-    /// Whether a service manager runs in this root (`/run/systemd/system` exists); without one, units are changed with
-    /// `systemctl --root` and actions are not run.
-    pub fn has_systemd(&self) -> bool {
-        todo!()
+    /// Runs `systemctl`. Without a service manager in this root it changes the root's files (`--root`), with the
+    /// `systemctl` of this machine when it has one: that of a root that is not booted may be made for another machine.
+    pub async fn systemctl(&self, args: &[&str], limit: Duration) -> Result<Output, Error> {
+        let shown: Vec<&str> = std::iter::once("systemctl").chain(args.iter().copied()).collect();
+        if self.has_systemd() {
+            return self.run(&shown, limit).await;
+        }
+        let is_here = ["/usr/bin/systemctl", "/bin/systemctl"].iter().any(|path| Path::new(path).exists());
+        if is_here {
+            let root = format!("--root={}", self.root.path().display());
+            let whole: Vec<&str> = ["systemctl", &root].into_iter().chain(args.iter().copied()).collect();
+            return exec::run(&whole, &whole, limit).await;
+        }
+        let whole: Vec<&str> = ["systemctl", "--root=/"].into_iter().chain(args.iter().copied()).collect();
+        self.run(&whole, limit).await
     }
 
-    /// The boot id, read through the root's `/proc`.
-    pub fn boot_id(&self) -> Result<String, Error> {
-        todo!()
+    /// Users and groups of the node's own `/etc/passwd` and `/etc/group`; a missing file has none.
+    pub fn accounts(&self) -> Result<Accounts, Error> {
+        let read = |path: &str| match self.root.read(path, passwd::FILE_LIMIT) {
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) if root::is_absent(&error) => Ok(String::new()),
+            Err(error) => Err(Error::file("read", path)(error)),
+        };
+        Ok(Accounts::parse(&read("/etc/passwd")?, &read("/etc/group")?))
     }
 
-    /// Whether the force file is there.
-    pub fn force_file(&self) -> bool {
-        todo!()
-    }
-
-    /// Removes the force file, durably.
-    pub fn remove_force_file(&self) -> Result<(), Error> {
-        todo!()
+    /// The node's root.
+    pub(in crate::node) fn root(&self) -> &Root {
+        &self.root
     }
 }

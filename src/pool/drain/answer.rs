@@ -11,7 +11,7 @@ const FIRST: Duration = Duration::from_secs(1);
 /// Longest wait of our own accord: whoever clears the way sees the drain go on within it.
 const LONGEST: Duration = Duration::from_secs(10);
 /// Longest wait that a server may impose with `Retry-After`.
-const LONGEST_IMPOSED: Duration = Duration::from_secs(60);
+const LONGEST_IMPOSED: Duration = Duration::from_mins(1);
 /// Most that is repeated of a server's message, in bytes.
 const MESSAGE_LIMIT: usize = 300;
 

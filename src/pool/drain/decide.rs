@@ -26,8 +26,8 @@ pub(super) struct Notice {
 }
 
 impl Notice {
-    fn new(warning: bool, reason: &'static str, note: String) -> Option<Self> {
-        Some(Self { warning, reason, note })
+    fn new(warning: bool, reason: &'static str, note: String) -> Self {
+        Self { warning, reason, note }
     }
 }
 
@@ -94,11 +94,11 @@ fn lost_mark(node: &NodeView) -> Option<Next> {
         Some(request) if request.kind == DrainKind::Drain => {
             let status = DrainStatus { ended: true, waiting: Vec::new(), waiting_count: 0, ..status_of(node, request) };
             let now = if node.cordoned { "It is cordoned by somebody else now." } else { "Pods may be on it again." };
-            let note =
+            let words =
                 format!("Request {request} ended: the node was uncordoned by hand. {now} The daemon asks again.");
             Next::Write(
                 change.set(annotation::DRAIN_STATUS, text(&status)),
-                Notice::new(true, event::DRAIN_ENDED, note),
+                Some(Notice::new(true, event::DRAIN_ENDED, words)),
             )
         }
         _ => match pending(node) {
@@ -115,8 +115,8 @@ fn uncordon(node: &NodeView, request: &DrainRequest) -> Next {
     }
     // One patch: a crash leaves either all of it to do or nothing.
     let change = NodeChange::default().unschedulable(false).remove(annotation::CORDONED_BY);
-    let note = format!("Lifted the cordon that mcx had set, for request {request}.");
-    Next::Write(answered(node, change, request), Notice::new(false, event::UNCORDONED, note))
+    let words = format!("Lifted the cordon that mcx had set, for request {request}.");
+    Next::Write(answered(node, change, request), Some(Notice::new(false, event::UNCORDONED, words)))
 }
 
 /// `change`, with the uncordon `request` fulfilled and nothing left to say about it.
@@ -166,29 +166,29 @@ fn drain(node: &NodeView, request: &DrainRequest, now: Timestamp) -> Next {
 }
 
 /// Cordon, mark and start time, in one patch. Only after the slot was seen and the limit counted again.
-pub(super) fn cordon(node: &NodeView, request: &DrainRequest, now: Timestamp) -> (NodeChange, Option<Notice>) {
+pub(super) fn cordon(node: &NodeView, request: &DrainRequest, now: Timestamp) -> (NodeChange, Notice) {
     let started = status_of(node, request).started.unwrap_or(now);
     let status = DrainStatus { request: request.to_string(), started: Some(started), ..DrainStatus::default() };
     let change = NodeChange::default()
         .unschedulable(true)
         .set(annotation::CORDONED_BY, CordonMark { taint_time: None })
         .set(annotation::DRAIN_STATUS, text(&status));
-    let note = format!("Cordoned; pods are evicted, for request {request}.");
-    (change, Notice::new(false, event::DRAIN_STARTED, note))
+    let words = format!("Cordoned; pods are evicted, for request {request}.");
+    (change, Notice::new(false, event::DRAIN_STARTED, words))
 }
 
 /// The request is fulfilled. To be written under the resourceVersion of the Node that was read before its pods were
 /// listed: so it still is cordoned with our mark. `late` are named and not waited for.
-pub(super) fn fulfil(drain: &Emptying, late: &[String], now: Timestamp) -> (NodeChange, Option<Notice>) {
+pub(super) fn fulfil(drain: &Emptying, late: &[String], now: Timestamp) -> (NodeChange, Notice) {
     let change = NodeChange::default()
         .set(annotation::LAST_APPLIED_DRAIN, &drain.request)
         .set(annotation::DRAIN_STATUS, text(&waiting_for(&drain.request, Some(drain.started), late)));
-    let note = format!(
+    let words = format!(
         "All pods that had to go are gone after {} s, for request {}.",
         now.duration_since(drain.started).as_secs(),
         drain.request
     );
-    (change, Notice::new(false, event::DRAINED, note))
+    (change, Notice::new(false, event::DRAINED, words))
 }
 
 /// Says why the request waits; none when that is on the Node already.
@@ -219,13 +219,13 @@ pub(super) fn overdue(drain: &Emptying, threshold: Duration, now: Timestamp) -> 
 }
 
 /// The Event of an overdue drain.
-pub(super) fn overdue_notice(drain: &Emptying, waiting: &[String]) -> Option<Notice> {
+pub(super) fn overdue_notice(drain: &Emptying, waiting: &[String]) -> Notice {
     let blocked = crate::api::protocol::first_and_count(waiting, "; ");
-    let note = format!(
+    let words = format!(
         "Request {} is not fulfilled since {}; it goes on. Waiting for: {blocked}",
         drain.request, drain.started
     );
-    Notice::new(true, event::DRAIN_SLOW, annotation::cut(&note, NOTE_LIMIT))
+    Notice::new(true, event::DRAIN_SLOW, annotation::cut(&words, NOTE_LIMIT))
 }
 
 /// Longest note of an Event, in bytes: the API server refuses more than 1,024.

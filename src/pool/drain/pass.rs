@@ -5,7 +5,7 @@ use super::evict::{self, Refusals, Round};
 use super::slot::{self, Grant, Surroundings};
 use crate::api::protocol::DrainRequest;
 use crate::api::{Epoch, NodeName, Uid};
-use crate::pool::door::{Door, Error};
+use crate::pool::door::{Door, Error, NodeChange};
 use crate::pool::view::NodeView;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
@@ -61,14 +61,12 @@ pub(super) async fn pass(work: &Work, memory: &mut Memory, now: Timestamp, repor
     let mut fresh = None;
     for _ in 0..WRITES {
         let node = match fresh.take() {
-            Some(node) => node,
-            None => match work.door.node(&work.name).await? {
-                Some(node) => node,
-                None => {
-                    *report = Report::default();
-                    return Ok(());
-                }
-            },
+            Some(node) => Some(node),
+            None => work.door.node(&work.name).await?,
+        };
+        let Some(node) = node else {
+            *report = Report::default();
+            return Ok(());
         };
         let view = NodeView::new(&node);
         memory.begin(&view);
@@ -81,14 +79,17 @@ pub(super) async fn pass(work: &Work, memory: &mut Memory, now: Timestamp, repor
             }
             Next::Write(change, notice) => (change, notice),
             Next::Cordon(request) => match slot::ask(&work.door, &work.epoch, &view, &work.around).await? {
-                Grant::Granted => decide::cordon(&view, &request, now),
+                Grant::Granted => {
+                    let (change, notice) = decide::cordon(&view, &request, now);
+                    (change, Some(notice))
+                }
                 Grant::Waits(why) => return say(work, memory, &node, &view, &request, &[why], now).await,
             },
             Next::Wait(request, why) => return say(work, memory, &node, &view, &request, &[why], now).await,
             Next::Empty(drain) => {
                 report.overdue = decide::overdue(&drain, work.threshold, now);
                 match empty(work, memory, &node, &view, &drain, report, now).await? {
-                    Some(written) => written,
+                    Some((change, notice)) => (change, Some(notice)),
                     None => return Ok(()),
                 }
             }
@@ -114,7 +115,7 @@ async fn empty(
     drain: &Emptying,
     report: &mut Report,
     now: Timestamp,
-) -> Result<Option<(crate::pool::door::NodeChange, Option<Notice>)>, Error> {
+) -> Result<Option<(NodeChange, Notice)>, Error> {
     let round =
         evict::round(&work.door, &work.name, view.ready, drain, &work.namespace, &mut memory.refusals, now).await?;
     match round {
@@ -125,7 +126,7 @@ async fn empty(
         Round::Waiting { named } => {
             if report.overdue && !memory.overdue_said {
                 memory.overdue_said = true;
-                report.notices.extend(decide::overdue_notice(drain, &named));
+                report.notices.push(decide::overdue_notice(drain, &named));
             }
             say(work, memory, node, view, &drain.request, &named, now).await?;
             Ok(None)
@@ -144,10 +145,10 @@ async fn say(
     now: Timestamp,
 ) -> Result<(), Error> {
     let too_soon = memory.said_at.is_some_and(|at| now < at + SAY_EVERY);
-    if let (Some(change), false) = (decide::say(view, request, waiting), too_soon) {
-        if work.door.change_node(node, &change).await?.is_some() {
-            memory.said_at = Some(now);
-        }
+    if let (Some(change), false) = (decide::say(view, request, waiting), too_soon)
+        && work.door.change_node(node, &change).await?.is_some()
+    {
+        memory.said_at = Some(now);
     }
     Ok(())
 }

@@ -116,8 +116,8 @@ mod tests {
         json!({"ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": uid, "controller": true}]})
     }
 
-    fn at(text: &str) -> Option<Timestamp> {
-        Some(text.parse().unwrap())
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
             ("controller of mcx", controller("mcx-system"), Fate::Stays),
             ("a pod that only bears its label", controller("default"), Fate::Goes),
         ] {
-            assert_eq!(fate(&pod(&extra), &sets, at("2026-01-01T00:01:00Z")), expected, "{what}");
+            assert_eq!(fate(&pod(&extra), &sets, Some(at("2026-01-01T00:01:00Z"))), expected, "{what}");
         }
     }
 
@@ -148,10 +148,10 @@ mod tests {
     fn only_pods_created_well_after_the_cordon_are_late_r089() {
         let pod = pod(&json!({}));
         for (cordoned, expected) in [
-            (at("2026-01-01T00:01:00Z"), Fate::Goes),
-            (at("2026-01-01T00:00:00Z"), Fate::Goes),
-            (at("2025-12-31T23:59:55Z"), Fate::Goes),
-            (at("2025-12-31T23:59:54Z"), Fate::Late),
+            (Some(at("2026-01-01T00:01:00Z")), Fate::Goes),
+            (Some(at("2026-01-01T00:00:00Z")), Fate::Goes),
+            (Some(at("2025-12-31T23:59:55Z")), Fate::Goes),
+            (Some(at("2025-12-31T23:59:54Z")), Fate::Late),
             (None, Fate::Goes),
         ] {
             assert_eq!(fate(&pod, &BTreeSet::new(), cordoned), expected, "{cordoned:?}");

@@ -48,7 +48,7 @@ impl Case {
         Work {
             door: self.fake.door(),
             epoch: Epoch::from("ours"),
-            threshold: Duration::from_secs(600),
+            threshold: Duration::from_mins(10),
             namespace: "mcx-system".to_owned(),
             name: "n1".into(),
             around: Arc::new(Surroundings { pools, nodes, membership }),
@@ -409,10 +409,24 @@ async fn evictions_run_side_by_side_and_within_bounds_r087() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_long_round_ends_soon_after_an_uncordon_by_hand() {
+    let mut case = Case::new();
+    for n in 0..300 {
+        case.fake.add_pod("n1", &format!("p{n}"), BEFORE);
+    }
+    case.fake.with(|s| s.eviction_takes = Duration::from_millis(500));
+    case.fake.before("POST", |s| s.set_unschedulable("n1", false));
+    case.pass().await;
+    case.next_pass().await;
+    assert!(case.fake.count("POST") <= 60, "{} evictions of a node that is in service again", case.fake.count("POST"));
+    assert!(case.fake.node("n1").drain_status.unwrap().ended);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_eviction_that_is_never_answered_holds_no_other() {
     let mut case = Case::new();
     case.fake.add_pod("n1", "web", BEFORE);
-    case.fake.with(|s| s.eviction_takes = Duration::from_secs(3_600));
+    case.fake.with(|s| s.eviction_takes = Duration::from_hours(1));
     case.pass().await;
     assert!(case.waiting()[0].contains("no answer to the eviction"), "{:?}", case.waiting());
 }
@@ -434,7 +448,7 @@ async fn a_status_that_says_nothing_new_is_not_written_again() {
 fn leader(fake: &Fake) -> (Leader, Registry) {
     let mut registry = Registry::default();
     let settings = Settings {
-        drain_threshold: Duration::from_secs(600),
+        drain_threshold: Duration::from_mins(10),
         settle: Duration::ZERO,
         settle_limit: Duration::ZERO,
         keep_rendered: 0,
@@ -483,7 +497,7 @@ async fn a_crowd_of_stuck_nodes_holds_no_other_r069() {
         let pod = format!("on-{name}");
         fake.add_pod(name, &pod, BEFORE);
         if *name != "n040" {
-            fake.with(|s| s.refusals.entry(format!("shop/{pod}")).or_default().extend(vec![over_budget(); 10_000]));
+            fake.with(|s| s.refusals.entry(format!("shop/{pod}")).or_default().extend(vec![over_budget(); 60]));
         }
     }
     let (leader, _) = leader(&fake);
@@ -583,4 +597,24 @@ async fn a_change_of_the_node_is_looked_at_at_once() {
     drainer.sync(&leader, &world(&fake, now)).unwrap();
     tokio::time::sleep(Duration::from_millis(10)).await;
     assert!(fake.node("n1").drain_status.unwrap().ended, "an uncordon by hand waits for the next look");
+}
+
+#[tokio::test]
+async fn a_status_that_changes_all_the_time_is_written_once_a_second() {
+    let mut case = Case::new();
+    for n in 0..20 {
+        case.fake.add_pod("n1", &format!("p{n:02}"), BEFORE);
+    }
+    case.fake.with(|s| s.lingering = true);
+    case.pass().await;
+    // All of them are past their grace period; one goes every 100 ms.
+    case.now = "2026-01-01T00:02:00Z".parse().unwrap();
+    let before = case.fake.count("PATCH");
+    for n in 0..15 {
+        case.fake.with(|s| s.pods.remove(&format!("shop/p{n:02}")));
+        case.pass().await;
+        case.now += Duration::from_millis(100);
+    }
+    assert_eq!(case.fake.count("PATCH") - before, 2, "in 1.5 s");
+    assert_eq!(case.waiting().len(), 9, "the second one says how it stands after a second");
 }

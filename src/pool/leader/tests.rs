@@ -35,8 +35,12 @@ fn api(server: &Shared) -> Api<Lease> {
 
 impl Server {
     fn answer(&mut self, method: &Method, body: &[u8]) -> (u16, Value) {
-        let refusal =
-            |code: u16| (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}));
+        let refusal = |code: u16| {
+            let reason = if code == 404 { "NotFound" } else { "Conflict" };
+            let status =
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code});
+            (code, status)
+        };
         if *method == Method::GET {
             return self.lease.clone().map_or_else(|| refusal(404), |l| (200, l));
         }

@@ -354,3 +354,6 @@ fn owners_that_exist(
     let owners = copy.metadata.owner_references.iter().flatten().filter(|o| exists(&o.uid)).cloned();
     Some(owners.collect()).filter(|o: &Vec<_>| !o.is_empty())
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,3 +62,168 @@ fn unpack(packed: &[u8], limit: u64) -> Result<Vec<u8>, Error> {
         Err(error) => Err(Error::Gzip(error.to_string())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use proptest::prelude::*;
+    use std::io::Write as _;
+
+    const LIMIT: u64 = 1 << 20;
+
+    fn plain(source: &str) -> Result<Vec<u8>, Error> {
+        decode(Some(source), None, LIMIT)
+    }
+
+    fn gzip(data: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn gunzip(packed: &[u8], limit: u64) -> Result<Vec<u8>, Error> {
+        decode(Some(&format!("data:;base64,{}", STANDARD.encode(packed))), Some("gzip"), limit)
+    }
+
+    #[test]
+    fn every_byte_of_a_data_url_counts() {
+        // R-022, L-02, L-04: what general URL libraries drop, forgive or change.
+        for (source, bytes) in [
+            ("data:,", &b""[..]),
+            ("data:,a+b", b"a+b"),
+            ("data:,%00%ff", b"\0\xff"),
+            ("data:,a,b;base64,c", b"a,b;base64,c"),
+            ("data:,100%25", b"100%"),
+            ("data:,?a=b&c", b"?a=b&c"),
+            ("data:text/plain;charset=utf-8,x", b"x"),
+            ("data:text/,x", b"x"),
+            ("data:x-a/b,x", b"x"),
+            ("data:;a=\"b;c\\\",d\";base64,eA==", b"x"),
+            ("data:;charset=base64,eA==", b"eA=="),
+            ("data:text/plain;base64,aGk=", b"hi"),
+            ("data:;base64,aGl=", b"hi"),
+            ("data:;base64,aG\nk\r\n=\n", b"hi"),
+            ("data:;base64,", b""),
+        ] {
+            assert_eq!(plain(source).as_deref(), Ok(bytes), "{source}");
+        }
+        for source in [
+            "data:",
+            "data:x",
+            "data:text,x",
+            "data:font/woff,x",
+            "data:TEXT/plain,x",
+            "data:;,x",
+            "data:;base64",
+            "data:;BASE64,eA==",
+            "data:;base64;a=b,eA==",
+            "data:;a=,x",
+            "data:;a=\"b,x",
+            "data:;a=\"b\"c,x",
+            "data:,a b",
+            "data:,a#b",
+            "data:,a[b",
+            "data:,a]b",
+            "data:,a\"b",
+            "data:,{",
+            "data:,a\nb",
+            "data:,ü",
+            "data:,\u{7f}",
+            "data:,100%",
+            "data:,%4",
+            "data:,%zz",
+            "data:;base64,aGk",
+            "data:;base64,aGk%3D",
+            "data:;base64,a-_k",
+            "data:;base64,aG k=",
+            "data:;base64,a===",
+            "data:;base64,=",
+            "data:;base64,aGk=aGk=",
+            "data:;base64,aGk==",
+        ] {
+            assert!(matches!(plain(source), Err(Error::Malformed(_))), "{source}: {:?}", plain(source));
+        }
+        for source in ["", "DATA:,x", " data:,x", "http://h/x", "/etc/passwd"] {
+            assert_eq!(plain(source), Err(Error::NotData), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_url_says_where_and_not_what() {
+        assert_eq!(
+            plain("data:,s3cret#").unwrap_err().to_string(),
+            "malformed data URL: the character at offset 12 must be percent-encoded"
+        );
+    }
+
+    #[test]
+    fn gzip_is_unpacked_whole_or_not_at_all() {
+        let (one, two) = (gzip(b"one"), gzip(b"two"));
+        assert_eq!(gunzip(&one, LIMIT).as_deref(), Ok(&b"one"[..]));
+        assert_eq!(gunzip(&[one.clone(), two].concat(), LIMIT).as_deref(), Ok(&b"onetwo"[..]));
+        for wrong in [
+            [&one[..], b"x"].concat(),
+            [&one[..], &[0; 16]].concat(),
+            one[..one.len() - 1].to_vec(),
+            one[..10].to_vec(),
+            b"hello".to_vec(),
+            Vec::new(),
+            [&one[..one.len() - 5], &[one[one.len() - 5] ^ 1], &one[one.len() - 4..]].concat(),
+        ] {
+            assert!(matches!(gunzip(&wrong, LIMIT), Err(Error::Gzip(_))), "{wrong:?}");
+        }
+        assert_eq!(decode(None, Some("gzip"), LIMIT), Ok(Vec::new()));
+        assert_eq!(decode(Some("data:,hi"), Some(""), LIMIT).as_deref(), Ok(&b"hi"[..]));
+        for unknown in ["xz", "GZIP", "gzip "] {
+            assert_eq!(decode(Some("data:,hi"), Some(unknown), LIMIT), Err(Error::Compression));
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_unpacked() {
+        let bomb = gzip(&vec![0; 40 << 20]);
+        assert!(bomb.len() < 64 << 10);
+        assert_eq!(gunzip(&bomb, LIMIT), Err(Error::TooLarge { limit: LIMIT }));
+        // Hundreds of members, a few kilobytes each: gigabytes in all.
+        assert_eq!(gunzip(&bomb.repeat(100), LIMIT), Err(Error::TooLarge { limit: LIMIT }));
+        assert_eq!(gunzip(&gzip(b"12345"), 5).as_deref(), Ok(&b"12345"[..]));
+        assert_eq!(gunzip(&gzip(b"123456"), 5), Err(Error::TooLarge { limit: 5 }));
+        assert_eq!(decode(Some("data:,12345"), None, 5).as_deref(), Ok(&b"12345"[..]));
+        assert_eq!(decode(Some("data:,1234%35"), None, 4), Err(Error::TooLarge { limit: 4 }));
+        assert_eq!(decode(Some("data:;base64,MTIzNDU="), None, 4), Err(Error::TooLarge { limit: 4 }));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_comes_back(data in prop::collection::vec(any::<u8>(), 0..200)) {
+            let escaped: String = data.iter().fold(String::new(), |to, byte| to + &format!("%{byte:02X}"));
+            let encoded = STANDARD.encode(&data);
+            prop_assert_eq!(plain(&format!("data:,{escaped}")), Ok(data.clone()));
+            let unknown_type = plain(&format!("data:a/b;base64,{encoded}"));
+            prop_assert!(unknown_type.is_err());
+            prop_assert_eq!(plain(&format!("data:text/b;base64,{encoded}")), Ok(data.clone()));
+            prop_assert_eq!(gunzip(&gzip(&data), LIMIT), Ok(data));
+        }
+
+        #[test]
+        fn no_source_makes_decoding_panic(
+            source in ".{0,40}",
+            odd in "data:[a-z/;=\",%+\\\\# ]{0,20}",
+            data in prop::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let _ = plain(&source);
+            let _ = decode(Some(&odd), Some("gzip"), 10);
+            let _ = gunzip(&data, 10);
+            let _ = gunzip(&[&[0x1f, 0x8b, 8, 0][..], &data].concat(), 10);
+        }
+
+        #[test]
+        fn what_validates_decodes(odd in "data:(text/x)?(;a=[a\"]{1,3}|;base64){0,2},[a-zA-Z0-9+/=% \n]{0,12}") {
+            prop_assert_eq!(super::super::data_url::check(&odd).is_ok(), plain(&odd).is_ok(), "{}", odd);
+        }
+    }
+}

@@ -90,7 +90,7 @@ impl Node {
                     let Some(Value::Object(theirs)) = theirs else { continue };
                     let whole = self.rule == ContentsRule::Whole
                         && field.name == "contents"
-                        && std::ptr::eq(*inner, &RESOURCE)
+                        && std::ptr::eq(*inner, &raw const RESOURCE)
                         && theirs.contains_key("source");
                     match self.objects.get_mut(field.name) {
                         Some(ours) if !whole => ours.lay(theirs),

@@ -50,6 +50,17 @@ pub enum KeyError {
     Weak,
 }
 
+/// The types that current versions of sshd accept.
+const KNOWN: [&str; 7] = [
+    "ssh-rsa",
+    "ssh-ed25519",
+    "sk-ssh-ed25519@openssh.com",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+];
+
 /// Bytes of an RSA modulus below which sshd refuses a key, whatever its settings.
 const MIN_RSA_BYTES: usize = 1024 / 8;
 
@@ -147,18 +158,13 @@ fn check_parts(name: &str, parts: &[&[u8]]) -> Result<KeyKind, KeyError> {
         ("sk-ecdsa-sha2-nistp256@openssh.com", [curve, at, application]) => {
             point("nistp256", curve, at) && !application.is_empty()
         }
-        (
-            "ssh-rsa"
-            | "ssh-ed25519"
-            | "sk-ssh-ed25519@openssh.com"
-            | "ecdsa-sha2-nistp256"
-            | "ecdsa-sha2-nistp384"
-            | "ecdsa-sha2-nistp521"
-            | "sk-ecdsa-sha2-nistp256@openssh.com",
-            _,
-        ) => false,
-        (_, []) => false,
-        _ => return Ok(KeyKind::Unknown),
+        (name, parts) => {
+            // A known type with other parts is damaged; an unknown one needs some.
+            if KNOWN.contains(&name) || parts.is_empty() {
+                return Err(KeyError::Damaged);
+            }
+            return Ok(KeyKind::Unknown);
+        }
     };
     if whole { Ok(KeyKind::Known) } else { Err(KeyError::Damaged) }
 }
@@ -178,4 +184,109 @@ fn skip_options(line: &str) -> Result<Option<&str>, KeyError> {
         }
     }
     if quoted { Err(KeyError::Options) } else { Ok(None) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    // Made for these tests; nobody has the private parts.
+    const ED25519: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPoFJNjfifcNZ/dTRLwdhKtWC0oUksXFROSByoPgXuOb";
+    const NISTP256: &str = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBFpg/BXg/nyhvQNzUBKFeXN5G5r6IGU9SZ9HqOIFuE/QY4gHbUKoRky8iIf1wn7tI86Yq0+lylcRk0zyfoNiYoI=";
+    const NISTP521: &str = "ecdsa-sha2-nistp521 AAAAE2VjZHNhLXNoYTItbmlzdHA1MjEAAAAIbmlzdHA1MjEAAACFBACw/rRXEO9ZHauPoLMnig4b/YacmFJMfMObjHxfB80wdBZqNStrf0Ak5eSGJMTgAzWAIaoNktqWAyjrJsOkrdaiKQAr198kJrk9WmczzotuCr/2dAHKNs/43qLz2lfjr8iSL3vPVUIV/vAmQQKx2P5TZ8LR//R+3UbRIQ/BUpXb9ZDNsA==";
+    const RSA1024: &str = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQCmF4cezg6NQrfrztDIoJ4EvrH23sBtD1UdNP0QHwOYMDrQR74qA33wALxaw77UHi31LqaEeEL1rthTmBNohNBgs7JzO1THbT4ccb4uSl9cXNhIFUeRpcYhoS7xmX0Ws+tpDYuqcKNuWPY6OF+oazSyZER4vJaeWmJUUNB071XZ7w==";
+
+    /// A line with a key of `name`, made of these parts.
+    fn line(name: &str, parts: &[&[u8]]) -> String {
+        let mut blob = Vec::new();
+        for part in std::iter::once(&name.as_bytes()).chain(parts) {
+            blob.extend(u32::try_from(part.len()).unwrap().to_be_bytes());
+            blob.extend(*part);
+        }
+        format!("{name} {}", STANDARD.encode(blob))
+    }
+
+    #[test]
+    fn keys_that_ssh_keygen_makes_are_known() {
+        for key in [ED25519, NISTP256, NISTP521, RSA1024] {
+            for line in [
+                key.to_owned(),
+                format!("{key} user@host"),
+                format!("  {key}\t a comment <with@brackets>  "),
+                format!("no-pty,from=\"10.0.0.0/8,host name\",command=\"echo \\\"x y\\\"\" {key} user"),
+                format!("restrict {key}"),
+            ] {
+                assert_eq!(check(&line), Ok(KeyKind::Known), "{line}");
+            }
+        }
+        let token = line("sk-ssh-ed25519@openssh.com", &[&[7; 32], b"ssh:"]);
+        assert_eq!(check(&token), Ok(KeyKind::Known));
+    }
+
+    #[test]
+    fn whole_keys_of_other_types_are_not_refused() {
+        for name in ["ssh-dss", "ssh-new@example.org", "ssh-ed25519-cert-v01@openssh.com", "x-next"] {
+            assert_eq!(check(&line(name, &[b"one", b"two"])), Ok(KeyKind::Unknown), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_second_key_cannot_be_smuggled_in_by_a_line_break() {
+        for odd in ["\n", "\r", "\r\n", "\0", "\u{85}", "\u{b}"] {
+            assert_eq!(check(&format!("{ED25519}{odd}{NISTP256}")), Err(KeyError::ControlCharacter), "{odd:?}");
+            assert_eq!(check(&format!("{ED25519}{odd}")), Err(KeyError::ControlCharacter), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_with_the_reason() {
+        let blob = ED25519.split_once(' ').unwrap().1;
+        let cut = &ED25519[..ED25519.len() - 4];
+        for (line, error) in [
+            ("", KeyError::Empty),
+            ("  \t", KeyError::Empty),
+            ("# comment", KeyError::Empty),
+            ("ssh-rsa <ssh-public-key>", KeyError::Placeholder),
+            ("<ssh-public-key>", KeyError::Placeholder),
+            ("ssh-ed25519", KeyError::NoKey),
+            ("user@host", KeyError::NoKey),
+            ("two words", KeyError::NoKey),
+            (blob, KeyError::NoKey),
+            ("-----BEGIN OPENSSH PRIVATE KEY-----", KeyError::Format),
+            ("---- BEGIN SSH2 PUBLIC KEY ----", KeyError::Format),
+            (&format!("from=\"10.0.0.1 {ED25519}"), KeyError::Options),
+            (&format!("ssh-rsa {blob}"), KeyError::TypeMismatch),
+            (cut, KeyError::Damaged),
+            (&ED25519[..ED25519.len() - 1], KeyError::Base64),
+            (&ED25519.replace('/', "_"), KeyError::Base64),
+            (&line("ssh-ed25519", &[&[7; 31]]), KeyError::Damaged),
+            (&line("ssh-ed25519", &[&[7; 32], b"more"]), KeyError::Damaged),
+            (&line("ssh-ed25519", &[]), KeyError::Damaged),
+            (&line("ssh-new", &[]), KeyError::Damaged),
+            (&line("ecdsa-sha2-nistp256", &[b"nistp384", &[4; 65]]), KeyError::Damaged),
+            (&line("ecdsa-sha2-nistp256", &[b"nistp256", &[2; 65]]), KeyError::Damaged),
+            (&line("ssh-rsa", &[&[1, 0, 1], &[0x7f; 128]]), KeyError::Weak),
+            (&line("ssh-rsa", &[b"", b""]), KeyError::Damaged),
+        ] {
+            assert_eq!(check(line), Err(error), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_error_never_holds_key_material() {
+        let error = check(&format!("{ED25519} x\n")).unwrap_err();
+        assert!(!error.to_string().contains("AAAA"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_the_check_panic(
+            line in ".{0,60}",
+            odd in "(from=\"[a \\\\\"]{0,4}\"? )?(ssh-rsa|ssh-ed25519|x) (AAAA[A-Za-z0-9+/=]{0,40})?( x)?",
+        ) {
+            let _ = check(&line);
+            let _ = check(&odd);
+        }
+    }
 }

@@ -218,15 +218,12 @@ impl<'a> Lexer<'a> {
 
     /// The rest of the line without its end, and whether it is the last.
     fn take_line(&mut self) -> (&'a str, bool) {
-        match self.text[self.at..].find('\n') {
-            Some(length) => {
-                let line = self.take_to(self.at + length + 1);
-                (line.strip_suffix('\n').unwrap_or(line), false)
-            }
-            None => {
-                let line = self.take_to(self.text.len());
-                (line.strip_suffix('\r').unwrap_or(line), true)
-            }
+        if let Some(length) = self.text[self.at..].find('\n') {
+            let line = self.take_to(self.at + length + 1);
+            (line.strip_suffix('\n').unwrap_or(line), false)
+        } else {
+            let line = self.take_to(self.text.len());
+            (line.strip_suffix('\r').unwrap_or(line), true)
         }
     }
 
@@ -249,6 +246,85 @@ impl<'a> Lexer<'a> {
                 Some('\r') | None => return Err(self.error(Problem::NoEquals)),
                 Some(_) => {}
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn options(text: &str) -> Vec<(String, String, String)> {
+        let unit = parse(text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+        let all = |section: Section| section.options.into_iter().map(move |o| (section.name.clone(), o.name, o.value));
+        unit.sections.into_iter().flat_map(all).collect()
+    }
+
+    fn option(section: &str, name: &str, value: &str) -> (String, String, String) {
+        (section.to_owned(), name.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn sections_and_options_are_found_with_their_lines() {
+        let unit = parse("# comment [x]\n[Unit]\nA = b c \n\n[Service]\n; no\nX=\nX=1=2").unwrap();
+        let found: Vec<_> = unit.sections.iter().map(|s| (s.name.as_str(), s.line, s.options.len())).collect();
+        assert_eq!(found, [("Unit", 2, 1), ("Service", 5, 2)]);
+        assert_eq!(unit.sections[0].options[0], UnitOption { name: "A".into(), value: "b c".into(), line: 3 });
+        assert_eq!(unit.sections[1].options[1], UnitOption { name: "X".into(), value: "1=2".into(), line: 8 });
+    }
+
+    #[test]
+    fn continued_lines_are_one_value() {
+        assert_eq!(options("[S]\nA=b \\\n  c\\\nd\nE=f"), [option("S", "A", "b c d"), option("S", "E", "f")]);
+        // A blank line ends it, and so does the end of the text.
+        assert_eq!(options("[S]\nA=b\\\n\nE=f"), [option("S", "A", "b"), option("S", "E", "f")]);
+        assert_eq!(options("[S]\nA=b\\"), [option("S", "A", "b")]);
+        // White space behind the backslash is no continuation of a value, but one space is of a comment.
+        assert_eq!(options("[S]\nA=b\\ \nE=f"), [option("S", "A", "b\\"), option("S", "E", "f")]);
+        assert_eq!(options("[S]\n# c \\ \nnot an option\nE=f"), [option("S", "E", "f")]);
+    }
+
+    #[test]
+    fn text_before_the_first_section_is_skipped() {
+        assert_eq!(options("plain text\nfoo=bar\n"), []);
+        assert_eq!(options("foo [S]\nA=b"), [option("S", "A", "b")]);
+        assert_eq!(options("foo # [S]\nA=b"), []);
+    }
+
+    #[test]
+    fn malformed_units_are_refused_with_their_line() {
+        for (text, line, problem) in [
+            ("[Unit", 1, Problem::SectionEnd),
+            ("\n\n[Unit\nA=b\n", 3, Problem::SectionEnd),
+            ("[Unit] x\n", 1, Problem::BehindSection),
+            ("[Unit]\nA=b\nfoo\nB=c", 3, Problem::NoEquals),
+            ("[Unit]\nfoo", 2, Problem::NoEquals),
+            ("[Unit]\nfo\ro=b", 2, Problem::NoEquals),
+        ] {
+            assert_eq!(parse(text), Err(Error { line, problem }), "{text:?}");
+        }
+        let long = format!("[Unit]\nA={}\n", "x".repeat(3000));
+        assert_eq!(parse(&long), Err(Error { line: 2, problem: Problem::LineTooLong }));
+        let just_fits = format!("[Unit]\nA={}\n", "x".repeat(MAX_LINE - 3));
+        assert_eq!(options(&just_fits).len(), 1);
+    }
+
+    #[test]
+    fn many_lines_take_linear_time() {
+        // Each step looks for the end of its line: not again and again over the same text.
+        let text = format!("{}\n", "x".repeat(2000)).repeat(1000);
+        let begun = std::time::Instant::now();
+        assert_eq!(options(&text), []);
+        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_lexer_panic(text in ".{0,80}", odd in "[\\[\\]=#; \n\r\\\\aü]{0,80}", n in 0_usize..5000) {
+            let _ = parse(&text);
+            let _ = parse(&odd);
+            let _ = parse(&format!("[S]\n{}{odd}", "ü".repeat(n)));
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::render::layer::Contents;
 use crate::render::rule;
 use sha2::{Digest as _, Sha512};
 use std::collections::BTreeMap;
+use std::fmt::Arguments;
 
 /// How far into a file a private key is looked for, in bytes: keys are small, and files of certificates, too.
 const KEY_SEARCH: usize = 1 << 20;
@@ -44,19 +45,16 @@ impl Decoder {
 fn holds_private_key(bytes: &[u8]) -> bool {
     const MARK: &[u8] = b"PRIVATE KEY-----";
     let bytes = &bytes[..bytes.len().min(KEY_SEARCH)];
-    let mut dashes = bytes.iter().enumerate().filter(|(_, b)| **b == b'-');
-    dashes.any(|(at, _)| {
-        bytes[..at + 1].len() >= 12 && bytes[at..].starts_with(b"-----") && { bytes[..at + 5].ends_with(MARK) }
-    })
+    bytes.windows(MARK.len()).any(|window| window == MARK)
 }
 
-/// Checks the contents of one file. Their decoded size; 0 when they cannot be decoded.
-pub(super) fn check(contents: Contents, field: &str, decoder: &mut Decoder, report: &mut Report) -> u64 {
-    let source_field = format!("{field}.contents.source");
+/// Checks the contents of one file, which stand at `field`. Their decoded size; 0 when they cannot be decoded.
+pub(super) fn check(contents: Contents, field: Arguments, decoder: &mut Decoder, report: &mut Report) -> u64 {
+    let source_field = format_args!("{field}.source");
     if contents.compression.is_some_and(|c| !c.is_empty() && c != "gzip") {
         report.help(
             &rule::CONTENTS,
-            &format!("{field}.contents.compression"),
+            format_args!("{field}.compression"),
             "is not gzip",
             "write compression: gzip, or remove it",
         );
@@ -67,45 +65,45 @@ pub(super) fn check(contents: Contents, field: &str, decoder: &mut Decoder, repo
         // a slip in the indentation ends like this.
         Some("") => {
             let help = "write source: 'data:,' for an empty file";
-            report.help(&rule::SOURCE, &source_field, "is empty, expected a data: URL", help);
+            report.help(&rule::SOURCE, source_field, "is empty, expected a data: URL", help);
             return 0;
         }
         Some(source) if !source.starts_with("data:") => {
             let scheme = source.split_once(':').map_or("", |(scheme, _)| scheme);
             let short = scheme.len() <= 10 && scheme.chars().all(|c| c.is_ascii_alphanumeric());
             let found = if short && !scheme.is_empty() { format!("found {scheme}:, ") } else { String::new() };
-            report.add(&rule::SOURCE, &source_field, format!("{found}expected a data: URL; nothing is fetched"));
+            report.add(&rule::SOURCE, source_field, format!("{found}expected a data: URL; nothing is fetched"));
             return 0;
         }
         Some(_) => {}
     }
     match decoder.decode(contents) {
-        Ok(decoded) => {
-            let content = decoded.content.clone();
+        Ok(found) => {
+            let content = found.content.clone();
             if let Some(hash) = contents.hash {
                 verify(&content, hash, field, report);
             }
             content.size()
         }
         Err(error) => {
-            let (rule, field) = match error {
-                Error::NotData => (&rule::SOURCE, source_field),
-                Error::TooLarge { .. } => (&rule::CONTENTS_SIZE, source_field),
-                Error::Malformed(_) | Error::Gzip(_) => (&rule::CONTENTS, source_field),
-                Error::Compression => (&rule::CONTENTS, format!("{field}.contents.compression")),
+            let (rule, part) = match error {
+                Error::NotData => (&rule::SOURCE, "source"),
+                Error::TooLarge { .. } => (&rule::CONTENTS_SIZE, "source"),
+                Error::Malformed(_) | Error::Gzip(_) => (&rule::CONTENTS, "source"),
+                Error::Compression => (&rule::CONTENTS, "compression"),
             };
             let help = match error {
                 Error::Gzip(_) => "encode the output of gzip -n, or remove compression",
                 _ => rule.fix,
             };
-            report.help(rule, &field, error.to_string(), help);
+            report.help(rule, format_args!("{field}.{part}"), error.to_string(), help);
             0
         }
     }
 }
 
 /// Compares with `verification.hash`, which describes the decoded bytes. A malformed one is the specification's to refuse.
-fn verify(content: &Content, hash: &str, field: &str, report: &mut Report) {
+fn verify(content: &Content, hash: &str, field: Arguments, report: &mut Report) {
     let Some((function, expected)) = hash.split_once('-') else { return };
     let found = match function {
         "sha256" if expected.len() == 64 => hex(content.sha256()),
@@ -117,7 +115,7 @@ fn verify(content: &Content, hash: &str, field: &str, report: &mut Report) {
     };
     if !found.eq_ignore_ascii_case(expected) {
         let message = format!("the contents have another digest: {function}-{found}");
-        report.add(&rule::CONTENTS_HASH, &format!("{field}.contents.verification.hash"), message);
+        report.add(&rule::CONTENTS_HASH, format_args!("{field}.verification.hash"), message);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::render::items::Content;
 use crate::render::layer::{FileLayer, OwnerLayer};
 use crate::render::path::{is_clean, is_within};
 use crate::render::rule;
+use std::fmt::{Arguments, Display};
 
 /// File systems that are empty after each boot.
 const VOLATILE: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/var/run", "/tmp"];
@@ -20,64 +21,71 @@ const NAME_MAX: usize = 230;
 pub(super) fn check(files: &[FileLayer], decoder: &mut Decoder, report: &mut Report) {
     let mut total: u64 = 0;
     for (i, file) in files.iter().enumerate() {
-        let field = format!("storage.files[{i}]");
-        path(file.path, &format!("{field}.path"), report);
+        path(file.path, format_args!("storage.files[{i}].path"), report);
         if let Some(mode) = file.mode {
-            self::mode(mode, &format!("{field}.mode"), report);
+            self::mode(mode, format_args!("storage.files[{i}].mode"), report);
         }
-        owner(file.user, &format!("{field}.user"), report);
-        owner(file.group, &format!("{field}.group"), report);
+        owner(file.user, format_args!("storage.files[{i}].user"), report);
+        owner(file.group, format_args!("storage.files[{i}].group"), report);
         if file.overwrite == Some(false) {
             let message = "false is not obeyed: what is there is replaced, and given back when the file is withdrawn";
-            report.add(&rule::OVERWRITE, &format!("{field}.overwrite"), message);
+            report.add(&rule::OVERWRITE, format_args!("storage.files[{i}].overwrite"), message);
         }
-        total = total.saturating_add(contents::check(file.contents, &field, decoder, report));
+        let field = format_args!("storage.files[{i}].contents");
+        total = total.saturating_add(contents::check(file.contents, field, decoder, report));
         if total > Content::CONFIG_LIMIT {
             too_large("storage.files", report);
             break;
         }
     }
-    let names = files.iter().enumerate().filter(|(_, f)| !f.path.is_empty());
-    duplicates(names.map(|(i, f)| (format!("storage.files[{i}].path"), f.path)), "file", report);
+    let names = files.iter().map(|f| f.path).enumerate().filter(|(_, path)| !path.is_empty());
+    duplicates(names, "file", |i| format!("storage.files[{i}].path"), report);
 }
 
 /// The files of a config are too large together.
-pub(super) fn too_large(field: &str, report: &mut Report) {
+pub(super) fn too_large(field: impl Display, report: &mut Report) {
     let message = format!("the files have more than {} GiB together, decoded", Content::CONFIG_LIMIT >> 30);
     report.add(&rule::CONTENTS_SIZE, field, message);
 }
 
-fn path(path: &str, field: &str, report: &mut Report) {
-    let shown = quoted(path);
+fn path(path: &str, field: Arguments, report: &mut Report) {
     if path.is_empty() {
         return report.help(&rule::FILE_PATH, field, "is missing", "name the file by its absolute path");
     }
     if path.chars().any(char::is_control) {
         let help = "remove it; in YAML, write the path without quotes and escapes";
-        return report.help(&rule::FILE_PATH, field, format!("{shown} holds a control character"), help);
+        return report.help(&rule::FILE_PATH, field, format!("{} holds a control character", quoted(path)), help);
     }
     if !path.starts_with('/') {
-        return report.add(&rule::FILE_PATH, field, format!("{shown} is not absolute"));
+        return report.add(&rule::FILE_PATH, field, format!("{} is not absolute", quoted(path)));
     }
     if !is_clean(path) {
-        return report.add(&rule::FILE_PATH, field, format!("{shown} is not clean"));
+        return report.add(&rule::FILE_PATH, field, format!("{} is not clean", quoted(path)));
     }
     if path.len() > PATH_MAX || path.split('/').any(|name| name.len() > NAME_MAX) {
-        let message = format!("{shown} is too long: at most {PATH_MAX} bytes, and {NAME_MAX} each name in it");
+        let message = format!("{} is too long: at most {PATH_MAX} bytes, and {NAME_MAX} each name in it", quoted(path));
         return report.help(&rule::FILE_PATH, field, message, "shorten it");
     }
     if path == FORCE_FILE {
-        report.add(&rule::FILE_STATE, field, format!("{shown} asks the daemon to apply the config again"));
+        report.add(&rule::FILE_STATE, field, format!("{} asks the daemon to apply the config again", quoted(path)));
     } else if is_within(path, STATE_DIR) {
-        report.add(&rule::FILE_STATE, field, format!("{shown} belongs to mcx, which keeps its state in {STATE_DIR}"));
+        report.add(
+            &rule::FILE_STATE,
+            field,
+            format!("{} belongs to mcx, which keeps its state in {STATE_DIR}", quoted(path)),
+        );
     } else if let Some(tree) = VOLATILE.iter().find(|tree| is_within(path, tree)) {
-        report.add(&rule::FILE_VOLATILE, field, format!("{shown} would be gone after a boot, as all of {tree}"));
+        report.add(
+            &rule::FILE_VOLATILE,
+            field,
+            format!("{} would be gone after a boot, as all of {tree}", quoted(path)),
+        );
     } else if path == "/" || !path[1..].contains('/') {
-        report.add(&rule::FILE_ROOT, field, format!("{shown} lies directly in /, which is not writable"));
+        report.add(&rule::FILE_ROOT, field, format!("{} lies directly in /, which is not writable", quoted(path)));
     }
 }
 
-fn mode(mode: i128, field: &str, report: &mut Report) {
+fn mode(mode: i128, field: Arguments, report: &mut Report) {
     let Some(bits) = u32::try_from(mode).ok().filter(|m| *m <= 0o7777) else {
         let octal = if mode < 0 { String::new() } else { format!(" (0o{mode:o})") };
         let message = format!("found {mode}{octal}, expected 0 to 0o7777");
@@ -114,17 +122,17 @@ fn is_usual(bits: u32) -> bool {
     owner & 4 != 0 && group & !owner == 0 && other & !group == 0 && [owner, group, other].into_iter().all(known)
 }
 
-fn owner(owner: OwnerLayer, field: &str, report: &mut Report) {
+fn owner(owner: OwnerLayer, field: Arguments, report: &mut Report) {
     if let Some(id) = owner.id {
         // The largest number means "leave as it is" to the kernel.
         if u32::try_from(id).is_err() || id == i128::from(u32::MAX) {
-            report.add(&rule::FILE_OWNER, &format!("{field}.id"), format!("{id} is no id of a user or group"));
+            report.add(&rule::FILE_OWNER, format_args!("{field}.id"), format!("{id} is no id of a user or group"));
         }
     }
     if let Some(name) = owner.name.filter(|n| !n.is_empty()) {
         let odd = |c: char| c.is_control() || c.is_whitespace() || c == ':' || c == '/';
         if name.contains(odd) {
-            report.add(&rule::FILE_OWNER, &format!("{field}.name"), format!("{} is no name", quoted(name)));
+            report.add(&rule::FILE_OWNER, format_args!("{field}.name"), format!("{} is no name", quoted(name)));
         }
     }
 }
@@ -135,7 +143,9 @@ mod tests {
 
     #[test]
     fn decimal_modes_that_were_meant_in_octal_are_told_from_those_that_were_not() {
-        let slip = |mode: i128| read_as_octal(mode).is_some_and(|m| is_usual(m) && !is_usual(mode as u32));
+        let slip = |mode: i128| {
+            read_as_octal(mode).is_some_and(|m| is_usual(m) && u32::try_from(mode).is_ok_and(|m| !is_usual(m)))
+        };
         for mode in [400, 440, 444, 555, 600, 640, 644, 660, 664, 666, 700, 711, 750, 755, 775, 777, 1777] {
             assert!(slip(mode), "{mode}");
         }

@@ -6,13 +6,14 @@ use crate::render::ignition::ssh_key::{self, KeyKind};
 use crate::render::layer::UserLayer;
 use crate::render::rule;
 use std::collections::BTreeMap;
+use std::fmt::Arguments;
 
 pub(super) fn check(users: &[UserLayer], report: &mut Report) {
     for (i, user) in users.iter().enumerate() {
         let field = format!("passwd.users[{i}]");
         who(user, &field, report);
         for (j, key) in user.keys.iter().enumerate() {
-            self::key(key, &format!("{field}.sshAuthorizedKeys[{j}]"), report);
+            self::key(key, format_args!("{field}.sshAuthorizedKeys[{j}]"), report);
         }
         // Keys are public, but long: the place tells which one it is.
         let mut seen = BTreeMap::new();
@@ -20,12 +21,12 @@ pub(super) fn check(users: &[UserLayer], report: &mut Report) {
             let first = *seen.entry(key).or_insert(j);
             if first != j {
                 let message = format!("is the same key as sshAuthorizedKeys[{first}]");
-                report.add(&rule::DUPLICATE_ITEM, &format!("{field}.sshAuthorizedKeys[{j}]"), message);
+                report.add(&rule::DUPLICATE_ITEM, format_args!("{field}.sshAuthorizedKeys[{j}]"), message);
             }
         }
     }
-    let names = users.iter().enumerate().filter(|(_, u)| u.called() == SSH_USER);
-    duplicates(names.map(|(i, u)| (format!("passwd.users[{i}]"), u.called())), "user", report);
+    let names = users.iter().map(UserLayer::called).enumerate().filter(|(_, name)| *name == SSH_USER);
+    duplicates(names, "user", |i| format!("passwd.users[{i}]"), report);
 }
 
 fn who(user: &UserLayer, field: &str, report: &mut Report) {
@@ -36,17 +37,17 @@ fn who(user: &UserLayer, field: &str, report: &mut Report) {
             report.help(&rule::USER, field, message, "keep name: boot");
         }
         (None, None) => {
-            report.help(&rule::USER, &format!("{field}.name"), "is missing", format!("write name: {SSH_USER}"));
+            report.help(&rule::USER, format_args!("{field}.name"), "is missing", format!("write name: {SSH_USER}"));
         }
         _ if user.called() != SSH_USER => {
             let message = format!("found {}, expected {SSH_USER}", quoted(user.called()));
-            report.add(&rule::USER, &format!("{field}.{spelled}"), message);
+            report.add(&rule::USER, format_args!("{field}.{spelled}"), message);
         }
         _ => {}
     }
 }
 
-fn key(key: &str, field: &str, report: &mut Report) {
+fn key(key: &str, field: Arguments, report: &mut Report) {
     if key.trim().is_empty() {
         return report.add(&rule::KEY_LINE, field, "is empty");
     }

@@ -22,8 +22,9 @@ use crate::api::{IGNITION_VERSION, MachineConfig, MachineConfigPool};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
-/// Collects the findings of one object.
+/// Collects the findings of one object. Fields are formatted only for a finding: most values are fine.
 pub(super) struct Report<'r> {
     /// `MachineConfig/NAME`; empty for a config without an object.
     pub(super) object: &'r str,
@@ -34,13 +35,19 @@ pub(super) struct Report<'r> {
 
 impl Report<'_> {
     /// A finding at a field below the config, with the rule's own help.
-    fn add(&mut self, rule: &'static Rule, field: &str, message: impl Into<String>) {
+    fn add(&mut self, rule: &'static Rule, field: impl fmt::Display, message: impl Into<String>) {
         self.help(rule, field, message, rule.fix);
     }
 
     /// A finding with help of its own. Of a field that has the wrong type that alone is said.
-    fn help(&mut self, rule: &'static Rule, field: &str, message: impl Into<String>, help: impl Into<String>) {
-        let path = below(self.at, field);
+    fn help(
+        &mut self,
+        rule: &'static Rule,
+        field: impl fmt::Display,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let path = below(self.at, &field.to_string());
         let untyped = |f: &Finding| f.rule == rule::FIELD_TYPE.id && f.path == path && f.object == self.object;
         if !self.found.iter().any(untyped) {
             let mut finding = rule.finding(self.object, path, message);
@@ -201,18 +208,19 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Where each key was first; a later one of the same name is a finding.
-pub(super) fn duplicates<'a>(names: impl Iterator<Item = (String, &'a str)>, what: &str, report: &mut Report) {
-    let mut first: BTreeMap<&str, String> = BTreeMap::new();
-    for (field, name) in names {
-        match first.get(name) {
-            Some(before) => {
-                let message = format!("{what} {} is there already, at {}", quoted(name), below(report.at, before));
-                report.add(&rule::DUPLICATE_ITEM, &field, message);
-            }
-            None => {
-                first.insert(name, field);
-            }
+/// Where each name was first; a later one of the same name is a finding. `field` is the path of an element's name.
+pub(super) fn duplicates<'a>(
+    names: impl Iterator<Item = (usize, &'a str)>,
+    what: &str,
+    field: impl Fn(usize) -> String,
+    report: &mut Report,
+) {
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    for (index, name) in names {
+        let before = *first.entry(name).or_insert(index);
+        if before != index {
+            let message = format!("{what} {} is there already, at {}", quoted(name), below(report.at, &field(before)));
+            report.add(&rule::DUPLICATE_ITEM, field(index), message);
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::{Report, duplicates, quoted};
 use crate::render::layer::UnitLayer;
 use crate::render::rule;
+use std::fmt::Arguments;
 
 /// Longest name of a unit, in bytes: systemd's limit.
 const UNIT_NAME_MAX: usize = 255;
@@ -49,24 +50,23 @@ pub(super) fn check(units: &[UnitLayer], report: &mut Report) {
     for (i, unit) in units.iter().enumerate() {
         let field = format!("systemd.units[{i}]");
         if unit.name.is_empty() {
-            report.help(&rule::UNIT_NAME, &format!("{field}.name"), "is missing", "name the unit");
+            report.help(&rule::UNIT_NAME, format_args!("{field}.name"), "is missing", "name the unit");
         } else if let Some(problem) = unit_name_problem(unit.name) {
-            report.help(&rule::UNIT_NAME, &format!("{field}.name"), problem, "");
+            report.help(&rule::UNIT_NAME, format_args!("{field}.name"), problem, "");
         }
-        body(unit.contents, &format!("{field}.contents"), report);
+        body(unit.contents, format_args!("{field}.contents"), report);
         for (j, (name, contents)) in unit.dropins.iter().enumerate() {
-            let field = format!("{field}.dropins[{j}]");
-            dropin_name(name, &format!("{field}.name"), report);
-            body(*contents, &format!("{field}.contents"), report);
+            dropin_name(name, format_args!("{field}.dropins[{j}].name"), report);
+            body(*contents, format_args!("{field}.dropins[{j}].contents"), report);
         }
-        let dropins = unit.dropins.iter().enumerate().filter(|(_, (name, _))| !name.is_empty());
-        duplicates(dropins.map(|(j, (name, _))| (format!("{field}.dropins[{j}].name"), *name)), "drop-in", report);
+        let dropins = unit.dropins.iter().map(|(name, _)| *name).enumerate().filter(|(_, name)| !name.is_empty());
+        duplicates(dropins, "drop-in", |j| format!("{field}.dropins[{j}].name"), report);
     }
-    let names = units.iter().enumerate().filter(|(_, u)| !u.name.is_empty());
-    duplicates(names.map(|(i, u)| (format!("systemd.units[{i}].name"), u.name)), "unit", report);
+    let names = units.iter().map(|u| u.name).enumerate().filter(|(_, name)| !name.is_empty());
+    duplicates(names, "unit", |i| format!("systemd.units[{i}].name"), report);
 }
 
-fn dropin_name(name: &str, field: &str, report: &mut Report) {
+fn dropin_name(name: &str, field: Arguments, report: &mut Report) {
     let shown = quoted(name);
     let message = if name.is_empty() {
         "is missing".to_owned()
@@ -76,7 +76,7 @@ fn dropin_name(name: &str, field: &str, report: &mut Report) {
         format!("a drop-in's name has at most {UNIT_NAME_MAX} bytes, this one {}", name.len())
     } else if name.starts_with('.') {
         format!("{shown} begins with a dot: systemd does not read such files")
-    } else if !name.ends_with(".conf") {
+    } else if name.rsplit_once('.').is_none_or(|(_, ending)| ending != "conf") {
         format!("{shown} does not end in .conf")
     } else {
         return;
@@ -84,7 +84,7 @@ fn dropin_name(name: &str, field: &str, report: &mut Report) {
     report.add(&rule::DROPIN_NAME, field, message);
 }
 
-fn body(text: Option<&str>, field: &str, report: &mut Report) {
+fn body(text: Option<&str>, field: Arguments, report: &mut Report) {
     if text.is_some_and(|t| t.contains('\0')) {
         report.add(&rule::UNIT_BODY, field, "holds a NUL character");
     }

@@ -15,19 +15,12 @@ const SSH_KEYS_FILE: &str = "/home/boot/.ssh/authorized_keys";
 /// Where unit files go.
 const UNITS: &str = "/etc/systemd/system";
 
-/// A path that the config writes, and by which item.
+/// A path that a unit or the keys write.
 struct Written {
     what: String,
     place: Place,
     field: String,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    File,
-    Unit,
-    Keys,
+    keys: bool,
 }
 
 /// Checks a merged config. Contents were checked with their source; the final config is looked at once more, since a later
@@ -59,49 +52,59 @@ fn by_other(merged: &Merged, place: Place, other: Place) -> String {
 
 /// No path is written twice, and none lies below another.
 fn paths(merged: &Merged, found: &mut Vec<Finding>) {
-    let mut written: BTreeMap<String, Written> = BTreeMap::new();
-    let mut add_path = |path: String, new: Written, found: &mut Vec<Finding>| match written.get(&path) {
-        Some(old) => {
-            let rule = if new.kind == Kind::Keys { &rule::KEYS_FILE } else { &rule::UNIT_FILE };
-            // The file is the one to move.
-            let (file, other) = if old.kind == Kind::File { (old, &new) } else { (&new, old) };
-            let by = by_other(merged, file.place, other.place);
-            let message = format!("{} is written by the {}{by}, too", quoted(&path), other.what);
-            add(merged, file.place, &file.field, rule, message, found);
-        }
-        None => {
-            written.insert(path, new);
+    let written = written(merged);
+    let file_field = |place: Place| format!("storage.files[{}].path", place.index);
+    // The nearest file above a path, with the item that writes it.
+    let above = |path: &str| -> Option<(String, Place)> {
+        path.rmatch_indices('/').map(|(at, _)| &path[..at]).find_map(|dir| {
+            let place = merged.files.get(dir).map(|f| f.last).or_else(|| written.get(dir).map(|w| w.place));
+            place.map(|place| (dir.to_owned(), place))
+        })
+    };
+    let below = |path: &str, place: Place, field: &dyn Fn() -> String, found: &mut Vec<Finding>| {
+        if let Some((parent, other)) = above(path) {
+            let by = by_other(merged, place, other);
+            let message = format!("{} lies below {}, which is a file{by}", quoted(path), quoted(&parent));
+            add(merged, place, &field(), &rule::FILE_PARENT, message, found);
         }
     };
     for (path, file) in &merged.files {
-        let place = file.last;
-        let field = format!("storage.files[{}].path", place.index);
-        let what = format!("file {path}");
-        add_path((*path).to_owned(), Written { what, place, field, kind: Kind::File }, found);
+        if let Some(other) = written.get(*path) {
+            let rule = if other.keys { &rule::KEYS_FILE } else { &rule::UNIT_FILE };
+            let by = by_other(merged, file.last, other.place);
+            let message = format!("{} is written by the {}{by}, too", quoted(path), other.what);
+            add(merged, file.last, &file_field(file.last), rule, message, found);
+        }
+        below(path, file.last, &|| file_field(file.last), found);
     }
+    for (path, item) in &written {
+        below(path, item.place, &|| item.field.clone(), found);
+    }
+}
+
+/// Paths that are written for units and keys.
+fn written(merged: &Merged) -> BTreeMap<String, Written> {
+    let mut written = BTreeMap::new();
     for (name, unit) in &merged.units {
-        let field = format!("systemd.units[{}].name", unit.last.index);
-        let new = |what: String| Written { what, place: unit.last, field: field.clone(), kind: Kind::Unit };
+        let new = |what: String| Written {
+            what,
+            place: unit.last,
+            field: format!("systemd.units[{}].name", unit.last.index),
+            keys: false,
+        };
         if unit.body().is_some() || unit.mask.value() == Some(true) {
-            add_path(format!("{UNITS}/{name}"), new(format!("unit {name}")), found);
+            written.insert(format!("{UNITS}/{name}"), new(format!("unit {name}")));
         }
         for (dropin, _) in unit.dropin_bodies() {
-            add_path(format!("{UNITS}/{name}.d/{dropin}"), new(format!("drop-in {name}/{dropin}")), found);
+            written.insert(format!("{UNITS}/{name}.d/{dropin}"), new(format!("drop-in {name}/{dropin}")));
         }
     }
     if let Some(place) = merged.keys.values().next() {
-        let field = format!("passwd.users[{}]", place.index);
         let what = format!("keys of {SSH_USER}");
-        add_path(SSH_KEYS_FILE.to_owned(), Written { what, place: *place, field, kind: Kind::Keys }, found);
+        let field = format!("passwd.users[{}]", place.index);
+        written.insert(SSH_KEYS_FILE.to_owned(), Written { what, place: *place, field, keys: true });
     }
-    for (path, item) in &written {
-        let above = path.rmatch_indices('/').map(|(at, _)| &path[..at]).find_map(|dir| written.get_key_value(dir));
-        if let Some((parent, other)) = above {
-            let by = by_other(merged, item.place, other.place);
-            let message = format!("{} lies below {}, which is a file{by}", quoted(path), quoted(parent));
-            add(merged, item.place, &item.field, &rule::FILE_PARENT, message, found);
-        }
-    }
+    written
 }
 
 fn owners(merged: &Merged, found: &mut Vec<Finding>) {
@@ -155,9 +158,9 @@ fn contents(merged: &Merged, decoder: &mut Decoder, found: &mut Vec<Finding>) {
     for (path, file) in &merged.files {
         let place = file.contents.now.map_or(file.last, |(_, place)| place);
         let source = &merged.sources[place.source];
-        let field = format!("storage.files[{}]", place.index);
         let now: Contents = file.contents.value().unwrap_or_default();
         if now.source.is_none() {
+            let field = format!("storage.files[{}]", place.index);
             add(merged, place, &field, &rule::FILE_EMPTY, format!("{} has no contents", quoted(path)), found);
             continue;
         }
@@ -165,12 +168,13 @@ fn contents(merged: &Merged, decoder: &mut Decoder, found: &mut Vec<Finding>) {
             // Only a later source's `compression` can still break what its source had checked.
             Err(_) => {
                 let mut report = Report { object: &source.object, at: source.at, found };
-                super::contents::check(now, &field, decoder, &mut report)
+                let field = format_args!("storage.files[{}].contents", place.index);
+                super::contents::check(now, field, decoder, &mut report)
             }
-            Ok(decoded) => {
+            Ok(read) => {
                 let readable = file.mode.value().unwrap_or(0o644) & 0o004 != 0;
-                let secret = decoded.private_key && readable;
-                let size = decoded.content.size();
+                let secret = read.private_key && readable;
+                let size = read.content.size();
                 if secret {
                     let message = format!("{} holds a private key and is readable by everybody", quoted(path));
                     let place = file.mode.now.map_or(place, |(_, place)| place);
@@ -183,7 +187,7 @@ fn contents(merged: &Merged, decoder: &mut Decoder, found: &mut Vec<Finding>) {
         total = total.saturating_add(size);
         if total > Content::CONFIG_LIMIT {
             let mut report = Report { object: &source.object, at: source.at, found };
-            files::too_large(&field, &mut report);
+            files::too_large(format_args!("storage.files[{}]", place.index), &mut report);
             return;
         }
     }

@@ -190,7 +190,7 @@ fn clean(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// The first key of each repeated one, by index: (index, index of an earlier one of the same key).
+/// Indexes of the keys that occurred before.
 fn collisions<K: Ord>(keys: impl IntoIterator<Item = Option<K>>) -> Vec<usize> {
     let mut seen = BTreeSet::new();
     keys.into_iter()

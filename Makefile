@@ -1,0 +1,61 @@
+# What people and CI run. Targets with ## are listed by `make help`.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION := $(shell sed -n '/^\[package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+IMAGE ?= registry.local/mcx:$(VERSION)
+# release, or ci: bigger, and built in half the time
+PROFILE ?= release
+
+.PHONY: help demo demo-down test test-e2e soak bench lint lint-shell deny image generate generated-current clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## a real cluster on this machine, and a rollout to watch (root, Linux; installs what is missing)
+	@demo/demo.sh up
+
+demo-down: ## remove the demo's cluster
+	@demo/demo.sh down
+
+test: ## all tests: plain ones, then those on a real cluster (root and Go; without them: cargo test)
+	cargo test --locked
+	tests/rig/e2e.sh
+
+test-e2e: ## only the tests on a real cluster; TEST="e2e_chrony e2e_drift", FILTER=word and KEEP=1 choose
+	tests/rig/e2e.sh $(TEST)
+
+soak: ## the whole matrix of failures at every stage of a rollout, of which `make test` runs a sample
+	MCX_SOAK=1 tests/rig/e2e.sh e2e_failover
+
+bench: ## the numbers that mcx promises, measured on a real cluster
+	tests/rig/bench.sh
+
+lint: lint-shell deny ## format, clippy, shell scripts, licences and duplicate crates
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --lib --quiet
+
+lint-shell:
+	@if command -v shellcheck >/dev/null; then shellcheck -x -S warning .ci/run build/*.sh demo/*.sh tests/rig/*.sh; \
+	else echo "lint: shellcheck is not installed: scripts are only parsed"; \
+	  for f in .ci/run build/*.sh demo/*.sh tests/rig/*.sh; do bash -n "$$f"; done; fi
+
+deny:
+	@if command -v cargo-deny >/dev/null; then cargo deny --locked --all-features check bans licenses sources; \
+	else echo "lint: cargo-deny is not installed (cargo install --locked cargo-deny): licences are not checked"; fi
+
+image: ## the container image as dist/mcx-VERSION.tar, without a container engine
+	build/image.sh "$$(build/static.sh $(PROFILE))" dist/mcx-$(VERSION).tar $(IMAGE)
+	@ls -l dist/mcx-$(VERSION).tar
+
+generate: ## files made from the code: CRDs, completions, man pages, reference
+	build/generate.sh
+
+generated-current: ## fails when `make generate` would change a file
+	build/generate.sh --check
+
+clean: ## build results; caches under ~/.cache stay
+	cargo clean
+	rm -rf dist

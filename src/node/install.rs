@@ -1,0 +1,117 @@
+//! The `[Install]` section of unit files: as much of systemd's syntax as deciding about enablement needs. Pure.
+
+use crate::render::items::UnitItem;
+
+/// What `[Install]` says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Install {
+    /// All assignments in order, comments and blanks apart: two equal lists give equal links.
+    pub(super) lines: Vec<(String, String)>,
+}
+
+impl Install {
+    /// Of a unit file's text, or of several that are read as one (a body and its drop-ins).
+    pub(super) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut lines = Vec::new();
+        for text in texts {
+            let mut inside = false;
+            for line in logical_lines(text) {
+                let line = line.trim();
+                if line.starts_with('[') {
+                    inside = line == "[Install]";
+                } else if inside && let Some((key, value)) = line.split_once('=') {
+                    let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+                    lines.push((key.trim().to_owned(), value));
+                }
+            }
+        }
+        Self { lines }
+    }
+
+    /// Of a unit as a config brings it.
+    pub(super) fn of_unit(unit: &UnitItem) -> Self {
+        Self::of(unit.contents.iter().chain(unit.dropins.values()).map(String::as_str))
+    }
+
+    /// Units that are enabled and disabled together with this one.
+    pub(super) fn also(&self) -> impl Iterator<Item = &str> {
+        self.values("Also").flat_map(str::split_whitespace)
+    }
+
+    /// Whether a template can be enabled as it is.
+    pub(super) fn has_default_instance(&self) -> bool {
+        self.values("DefaultInstance").last().is_some_and(|value| !value.is_empty())
+    }
+
+    /// Whether `enable` would do anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.lines.iter().filter(move |(found, _)| found == key).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Lines without comments, continued lines joined.
+fn logical_lines(text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut open: Option<String> = None;
+    for line in text.lines() {
+        if line.trim_start().starts_with(['#', ';']) {
+            continue;
+        }
+        let mut whole = open.take().unwrap_or_default();
+        if let Some(part) = line.strip_suffix('\\') {
+            whole.push_str(part);
+            whole.push(' ');
+            open = Some(whole);
+        } else {
+            whole.push_str(line);
+            lines.push(whole);
+        }
+    }
+    lines.extend(open);
+    lines
+}
+
+/// `a@.service`: a template, as opposed to an instance of one.
+pub(super) fn is_template(name: &str) -> bool {
+    name.split_once('@').is_some_and(|(_, rest)| rest.starts_with('.'))
+}
+
+/// The template's name of an instance's.
+pub(super) fn template_of(name: &str) -> Option<String> {
+    let (prefix, rest) = name.split_once('@')?;
+    let (instance, suffix) = rest.rsplit_once('.')?;
+    (!instance.is_empty()).then(|| format!("{prefix}@.{suffix}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn install_is_read_as_systemd_reads_it() {
+        let install = Install::of([
+            "[Unit]\nAlso=not.service\n[Install]\n# Also=no.service\nWantedBy = a.target \\\n  b.target\nAlso=x.service\n[Service]\nAlso=n.service\n",
+            "[Install]\nAlso=y.service z.service\nDefaultInstance=1",
+        ]);
+        assert_eq!(install.also().collect::<Vec<_>>(), ["x.service", "y.service", "z.service"]);
+        assert_eq!(install.lines[0], ("WantedBy".to_owned(), "a.target b.target".to_owned()));
+        assert!(install.has_default_instance());
+        assert!(Install::of(["[Unit]\nDescription=x\n"]).is_empty());
+    }
+
+    #[test]
+    fn templates_and_instances_are_told_apart() {
+        for (name, template, of) in [
+            ("a.service", false, None),
+            ("a@.service", true, None),
+            ("a@b.service", false, Some("a@.service")),
+            ("a@b.c.service", false, Some("a@.service")),
+        ] {
+            assert_eq!((is_template(name), template_of(name).as_deref()), (template, of), "{name}");
+        }
+    }
+}

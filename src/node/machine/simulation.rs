@@ -1,0 +1,697 @@
+//! The machine against a model of everything around it: a controller, an administrator, a disk, and crashes at any
+//! point. Every run is a fixed seed, so a failure names the run to look at, with its whole story.
+//!
+//! Checked at each step: Done is never wrong, nothing is disrupted undrained, what failed after a drain is not tried
+//! again by itself. Checked at the end: left alone, the node comes to the target, schedulable.
+
+use super::*;
+use crate::api::protocol::PhaseSince;
+use crate::node::compare::Deviation;
+use crate::node::disk::Check;
+use crate::node::journal::{NamedConfig, NotedAction, Stage};
+use k8s_openapi::jiff::Timestamp;
+
+/// Configs: b reboots; c restarts; a and d cost nothing; `bad-restart` and `bad-reboot` fail.
+const CONFIGS: [&str; 6] = ["a", "b", "c", "d", "bad-restart", "bad-reboot"];
+
+fn actions(from: &str, to: &str) -> Vec<Action> {
+    let cost = |c: &str| match c {
+        "" | "a" | "d" => 0,
+        "c" | "bad-restart" => 1,
+        _ => 2,
+    };
+    match cost(from).max(cost(to)) {
+        0 => vec![],
+        1 => vec![Action::DaemonReload, Action::Restart("x.service".into())],
+        _ => vec![Action::Reboot],
+    }
+}
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// The disk: what survives a crash.
+#[derive(Default)]
+struct Disk {
+    files: ConfigName,
+    drift: bool,
+    held: Held,
+}
+
+#[allow(clippy::struct_excessive_bools, reason = "a world is full of yes and no")]
+struct World {
+    rng: Rng,
+    log: Vec<String>,
+    api: Option<OwnNode>,
+    uids: u32,
+    cordoned: bool,
+    /// Our mark; void when an administrator cordons anew.
+    mark: bool,
+    pods: bool,
+    target: &'static str,
+    disk: Disk,
+    force: bool,
+    boots: u32,
+    api_away: bool,
+    /// An administrator let pods back in, or the Node was replaced: what follows is theirs until the next drain.
+    excused: bool,
+    /// The files were switched by an update that needs a boot which has not happened.
+    needs_boot: bool,
+    /// The config that failed after a drain, until somebody asks for something else.
+    gave_up: Option<ConfigName>,
+    process: Option<Situation>,
+    clock: Moment,
+    budget: u32,
+    edits: u32,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let node = OwnNode {
+            name: "n".into(),
+            uid: "u1".into(),
+            resource_version: "1".into(),
+            has_annotations: true,
+            desired: Some("a".into()),
+            current: Some("a".into()),
+            state: Some(NodeState::Done),
+            ..OwnNode::default()
+        };
+        let held = Held { current: Some("a".into()), ..Held::default() };
+        Self {
+            rng: Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1),
+            log: vec![],
+            api: Some(node),
+            uids: 1,
+            cordoned: false,
+            mark: false,
+            pods: true,
+            target: "a",
+            disk: Disk { files: "a".into(), drift: false, held },
+            force: false,
+            boots: 1,
+            api_away: false,
+            excused: false,
+            needs_boot: false,
+            gave_up: None,
+            process: None,
+            clock: Duration::ZERO,
+            budget: 14,
+            edits: 3,
+        }
+    }
+
+    fn say(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        self.log.push(text);
+    }
+
+    fn fail(&self, text: &str) -> ! {
+        panic!("{text}\n{}", self.log.join("\n"))
+    }
+
+    fn touch(&mut self) {
+        let ours = self.cordoned && self.mark;
+        if let Some(n) = &mut self.api {
+            n.cordon_is_ours = ours;
+            let version: u64 = n.resource_version.parse().unwrap();
+            n.resource_version = (version + 1).to_string();
+        }
+    }
+
+    fn boot_id(&self) -> String {
+        format!("boot-{}", self.boots)
+    }
+
+    // ---- what others do
+
+    fn controller(&mut self) {
+        let Some(n) = self.api.clone() else { return };
+        let drifted = n.reason.as_deref().is_some_and(|r| r.starts_with("Drift:"));
+        let target = ConfigName::from(self.target);
+        let holds = n.state == Some(NodeState::Working) || n.desired != n.current;
+        if n.desired.as_ref() != Some(&target) && n.state.is_some() && !drifted && (holds || !self.cordoned) {
+            self.say(format!("controller: desired {target}"));
+            self.gave_up = None;
+            self.api.as_mut().unwrap().desired = Some(target);
+            return self.touch();
+        }
+        if self.mark && !self.cordoned {
+            self.say("controller: removes the mark");
+            self.mark = false;
+            if n.desired_drain.as_ref().is_some_and(|r| r.kind == DrainKind::Drain) && !n.fulfilled() {
+                self.api.as_mut().unwrap().ended = n.desired_drain;
+            }
+            return self.touch();
+        }
+        let Some(request) = n.desired_drain.clone().filter(|_| !n.fulfilled()) else { return };
+        match request.kind {
+            DrainKind::Drain if n.ended.as_ref() == Some(&request) => {}
+            DrainKind::Drain if !self.cordoned => {
+                self.say(format!("controller: cordons for {request}"));
+                (self.cordoned, self.mark) = (true, true);
+                self.touch();
+            }
+            DrainKind::Drain if self.mark && self.pods => {
+                self.say("controller: evicts");
+                self.pods = false;
+            }
+            DrainKind::Drain if self.mark => {
+                self.say(format!("controller: {request} is fulfilled"));
+                self.excused = false;
+                self.api.as_mut().unwrap().applied_drain = Some(request);
+                self.touch();
+            }
+            DrainKind::Drain => {}
+            DrainKind::Uncordon => {
+                self.say(format!("controller: {request} is fulfilled"));
+                if self.mark {
+                    (self.cordoned, self.mark, self.pods) = (false, false, true);
+                }
+                self.api.as_mut().unwrap().applied_drain = Some(request);
+                self.touch();
+            }
+        }
+    }
+
+    fn environment(&mut self) {
+        if self.budget == 0 {
+            return;
+        }
+        self.budget -= 1;
+        match self.rng.below(13) {
+            0 | 1 if self.edits > 0 => {
+                self.edits -= 1;
+                let pick = self.rng.below(CONFIGS.len() as u64);
+                self.target = CONFIGS[usize::try_from(pick).unwrap()];
+                self.say(format!("user: target {}", self.target));
+            }
+            2 if self.cordoned => {
+                self.say("admin: uncordons");
+                (self.cordoned, self.pods, self.excused) = (false, true, true);
+                self.touch();
+            }
+            3 if !self.cordoned => {
+                self.say("admin: cordons");
+                // The taint's time is another: a mark that is still there is void.
+                (self.cordoned, self.mark) = (true, false);
+                self.touch();
+            }
+            4 if self.process.is_some() => {
+                self.say("daemon: killed");
+                self.process = None;
+            }
+            5 => self.power_cut(),
+            6 if self.disk.held.journal.is_none() => {
+                self.say("drift");
+                self.disk.drift = true;
+                self.disk_event();
+            }
+            7 => {
+                self.say("force file");
+                self.force = true;
+                self.gave_up = None;
+                self.disk_event();
+            }
+            8 if self.api.is_some() => {
+                self.say("Node deleted");
+                self.api = None;
+                (self.cordoned, self.mark) = (false, false);
+                // The gap between the last read and the first switch cannot be closed.
+                self.excused = self.disk.held.journal.as_ref().is_some_and(|j| j.stage <= Stage::Switching);
+                if let Some(p) = &mut self.process {
+                    p.node = None;
+                }
+            }
+            9 => {
+                self.api_away = !self.api_away;
+                let away = self.api_away;
+                self.say(format!("API away: {away}"));
+            }
+            10 if self.disk.drift => {
+                self.say("drift is repaired");
+                self.disk.drift = false;
+                self.disk_event();
+            }
+            11 if self.disk.held.journal.is_none() => {
+                self.say("daemon killed, its state lost");
+                self.process = None;
+                self.disk.held.current = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn power_cut(&mut self) {
+        self.boots += 1;
+        self.say(format!("power cut, boot {}", self.boots));
+        self.force = false;
+        if self.disk.held.journal.as_ref().is_none_or(|j| j.boot_id.is_some()) {
+            self.needs_boot = false;
+        }
+        self.process = None;
+    }
+
+    fn register(&mut self) {
+        if self.api.is_none() {
+            self.uids += 1;
+            self.pods = true;
+            // Registered between the last read and the act: that gap cannot be closed either.
+            self.excused = self.process.as_ref().is_some_and(|p| p.read == Read::Fresh);
+            let uid = format!("u{}", self.uids);
+            self.say(format!("kubelet registers the Node again: {uid}"));
+            self.api =
+                Some(OwnNode { name: "n".into(), uid: uid.into(), resource_version: "1".into(), ..OwnNode::default() });
+        }
+    }
+
+    /// The admin lifts own cordons, and the API comes back: nobody may wait for these for ever.
+    fn calm(&mut self) {
+        if self.cordoned && !self.mark {
+            (self.cordoned, self.pods) = (false, true);
+            self.touch();
+        }
+        self.api_away = false;
+        // Drift is put right by hand, also that of a disk whose state was lost.
+        let held = &self.disk.held;
+        if let (Some(current), None) = (held.current.clone(), &held.journal)
+            && !self.disk_is(&current)
+        {
+            (self.disk.files, self.disk.drift) = (current, false);
+            self.disk_event();
+        }
+        self.register();
+    }
+
+    fn disk_event(&mut self) {
+        if let Some(p) = &mut self.process {
+            p.compared = None;
+            p.checked = None;
+        }
+    }
+
+    // ---- the daemon
+
+    fn watch(&mut self) {
+        if let Some(p) = &mut self.process
+            && !self.api_away
+        {
+            p.node.clone_from(&self.api);
+        }
+    }
+
+    fn daemon(&mut self, faults: bool) {
+        let mut p = self.process.take().unwrap_or_default();
+        self.clock += Duration::from_millis(100);
+        p.now = self.clock;
+        p.force = self.force;
+        p.boot_id = Some(self.boot_id());
+        let failed = p.held.as_ref().and_then(|h| h.failed.as_ref()).map(|f| f.config.clone());
+        p.memory.observe(p.now, p.node.as_ref(), failed.as_ref());
+        let step = next(&p);
+        if !matches!(step, Step::Wait { .. }) {
+            self.say(format!("daemon: {step:?}"));
+        }
+        if faults && self.rng.one_in(40) {
+            self.say("daemon: killed before it");
+            return;
+        }
+        let fresh = matches!(step, Step::ReadNode);
+        let alive = self.execute(&mut p, step, faults);
+        if !fresh && p.read == Read::Fresh {
+            p.read = Read::Cached;
+        }
+        if !alive || (faults && self.rng.one_in(40)) {
+            self.say("daemon: killed after it");
+            return;
+        }
+        self.process = Some(p);
+    }
+
+    fn save(&mut self, p: &mut Situation, journal: Option<Journal>) {
+        self.disk.held.journal = journal;
+        p.held = Some(self.disk.held.clone());
+    }
+
+    fn patch(&mut self, p: &mut Situation, f: impl FnOnce(&mut OwnNode)) {
+        let seen = p.node.as_ref().map(|n| n.uid.clone());
+        if self.api_away || self.api.as_ref().map(|n| n.uid.clone()) != seen {
+            p.memory.note_trouble(Work::State, String::new(), p.now);
+            p.memory.trouble = None;
+            self.watch();
+            if !self.api_away {
+                p.node.clone_from(&self.api);
+            }
+            return;
+        }
+        f(self.api.as_mut().unwrap());
+        self.touch();
+        p.node.clone_from(&self.api);
+    }
+
+    fn disrupts(&self, what: &str, j: &Journal) {
+        let drained = j.actions.iter().any(|a| matches!(a.action, Action::Drain | Action::Reboot));
+        if drained && self.pods && !self.excused && !self.api_away && self.api.is_some() {
+            self.fail(&format!("{what} with pods on the node"));
+        }
+    }
+
+    #[allow(clippy::too_many_lines, reason = "one arm for each step")]
+    fn execute(&mut self, p: &mut Situation, step: Step, faults: bool) -> bool {
+        let config = |name: &ConfigName| NamedConfig { name: name.clone(), config: serde_json::Value::Null };
+        let journal = self.disk.held.journal.clone();
+        let now = p.now;
+        match step {
+            Step::Wait { until, .. } => {
+                p.read = if matches!(p.read, Read::Fresh) { Read::Cached } else { p.read };
+                if let Some(until) = until {
+                    self.clock = self.clock.max(until.min(self.clock + Duration::from_mins(1)));
+                }
+                if p.node.is_none() || until.is_none() {
+                    self.watch_into(p);
+                }
+            }
+            Step::ReadState => p.held = Some(self.disk.held.clone()),
+            Step::ReadBootId => {}
+            Step::ReadNode => {
+                if self.api_away {
+                    let since = if let Read::Away { since, .. } = p.read { since } else { now };
+                    p.read = Read::Away { since, last: now };
+                } else {
+                    p.node.clone_from(&self.api);
+                    p.read = Read::Fresh;
+                }
+            }
+            Step::Fetch(name) => {
+                if !self.api_away {
+                    let fetched = Fetched { name: name.clone(), result: Fetch::Here, tries: 0, first: now, last: now };
+                    p.fetched.insert(name, fetched);
+                }
+            }
+            Step::Compare(name) => {
+                let same = self.disk_is(&name);
+                let deviations =
+                    if same { vec![] } else { vec![Deviation { item: "/f".into(), what: "differs".into() }] };
+                p.compared = Some(Compared { config: name, deviations });
+            }
+            Step::Plan { to, forced } => {
+                let from = self.disk.held.current.clone().unwrap();
+                let list = if forced { vec![Action::Reboot] } else { actions(from.as_str(), to.as_str()) };
+                let result = Ok(Plan { actions: list, generation: 1 });
+                p.planned = Some(Planned { from, to, forced, result, tries: 0, first: now, last: now });
+            }
+            Step::Check { to, forced, drained } => {
+                let from = self.disk.held.current.clone().unwrap();
+                let fine = self.disk_is(&from) || self.disk_is(&to);
+                let drift = if !forced && !fine {
+                    vec![Deviation { item: "/f".into(), what: "differs".into() }]
+                } else {
+                    vec![]
+                };
+                let tries = u32::from(!drift.is_empty());
+                let result = Check { drift, ..Check::default() };
+                p.checked = Some(Checked { from, to, forced, drained, result, tries, at: now });
+            }
+            Step::Adopt(name) => {
+                self.disk.held.current = Some(name);
+                p.held = Some(self.disk.held.clone());
+            }
+            Step::ForgetFailure => {
+                self.disk.held.failed = None;
+                p.held = Some(self.disk.held.clone());
+            }
+            Step::Report { state, reason, current } => {
+                if state == NodeState::Done && !self.api_away {
+                    self.check_done(p, &current);
+                }
+                self.patch(p, |n| {
+                    if state == NodeState::Done {
+                        n.current = (!current.is_empty()).then_some(current);
+                    }
+                    n.state = Some(state);
+                    n.reason = reason;
+                    n.phase = None;
+                });
+            }
+            Step::Claim { desired, quiet } => {
+                if self.api.as_ref().is_some_and(|n| n.desired == desired) {
+                    self.patch(p, |n| {
+                        n.phase = Some(PhaseSince { phase: Phase::Claimed, since: Timestamp::default() });
+                        if !quiet {
+                            n.state = Some(NodeState::Working);
+                            n.reason = None;
+                        }
+                    });
+                    p.planned = None;
+                } else {
+                    self.watch_into(p);
+                }
+            }
+            Step::Ask { request, .. } => {
+                let old = p.node.as_ref().and_then(|n| n.desired_drain.clone());
+                if self.api.as_ref().is_some_and(|n| n.desired_drain == old) {
+                    self.patch(p, |n| n.desired_drain = Some(request));
+                }
+            }
+            Step::OpenJournal { to, actions, generation, uid, forced } => {
+                if self.gave_up.as_ref() == Some(&to) && !forced {
+                    self.fail("what failed after a drain is tried again by itself");
+                }
+                let actions = actions.into_iter().map(|action| NotedAction { action, begun: 0, done: false }).collect();
+                let journal = Journal {
+                    version: 1,
+                    from: config(self.disk.held.current.as_ref().unwrap()),
+                    to: config(&to),
+                    stage: Stage::Opened,
+                    actions,
+                    policy_generation: generation,
+                    boot_id: None,
+                    node_uid: Some(uid),
+                    forced,
+                    failure: None,
+                };
+                self.save(p, Some(journal));
+            }
+            Step::Abandon => self.save(p, None),
+            Step::Forward => {
+                let mut j = journal.unwrap();
+                if j.stage == Stage::Opened {
+                    self.disrupts("first switch", &j);
+                }
+                j.stage = Stage::Switching;
+                self.disk.drift = false;
+                self.disk.files = "half".into();
+                self.needs_boot |= j.actions.iter().any(|a| a.action == Action::Reboot);
+                self.save(p, Some(j.clone()));
+                if faults && self.rng.one_in(10) {
+                    return false;
+                }
+                if faults && self.rng.one_in(15) {
+                    p.memory.note_trouble(Work::Forward, "no space".into(), now);
+                    let trouble = p.memory.trouble.clone().unwrap();
+                    let step = after_failed_forward(j.stage, j.to.name.as_str(), &trouble);
+                    self.say(format!("forward does not work: {step:?}"));
+                    p.memory.note_success(Work::Forward);
+                    return self.execute(p, step, faults);
+                }
+                j.stage = Stage::Written;
+                self.disk.files = j.to.name.clone();
+                self.disk.held.current = Some(j.to.name.clone());
+                self.save(p, Some(j));
+                p.compared = None;
+            }
+            Step::RemoveForceFile => self.force = false,
+            Step::AdoptUid(uid) => {
+                let mut j = journal.unwrap();
+                j.node_uid = Some(uid);
+                self.save(p, Some(j));
+            }
+            Step::RunActions => {
+                let mut j = journal.unwrap();
+                self.disrupts("actions", &j);
+                p.compared = None;
+                let undoing = j.stage == Stage::Undone;
+                for i in 0..j.actions.len() {
+                    if j.actions[i].done || j.actions[i].action == Action::Reboot {
+                        continue;
+                    }
+                    j.actions[i].begun += 1;
+                    if j.actions[i].begun > ACTION_LIMIT {
+                        self.fail("an action is run a third time");
+                    }
+                    self.save(p, Some(j.clone()));
+                    if faults && self.rng.one_in(10) {
+                        return false;
+                    }
+                    if !undoing && j.to.name == "bad-restart" && matches!(j.actions[i].action, Action::Restart(_)) {
+                        return self.execute(p, Step::Fail("restart failed".into()), faults);
+                    }
+                    j.actions[i].done = true;
+                    self.save(p, Some(j.clone()));
+                }
+                self.save(p, Some(finished_actions(j, None)));
+            }
+            Step::SkipActions(note) => {
+                let j = finished_actions(journal.unwrap(), Some(&note));
+                self.save(p, Some(j));
+            }
+            Step::Reboot => {
+                let j = next_reboot(journal.unwrap(), &self.boot_id());
+                self.disrupts("reboot", &j);
+                self.save(p, Some(j));
+                p.memory.reboot_asked = Some(now);
+                if faults && self.rng.one_in(8) {
+                    self.say("the reboot does not happen");
+                } else {
+                    self.power_cut();
+                    return false;
+                }
+            }
+            Step::Rebooted => {
+                let mut j = finished_reboot(journal.unwrap(), None);
+                if j.to.name == "bad-reboot" && j.stage == Stage::Acted {
+                    // The disk does not verify.
+                    self.disk.files = "half".into();
+                }
+                j.version = 1;
+                self.save(p, Some(j));
+            }
+            Step::NoReboot(note) => {
+                let j = finished_reboot(journal.unwrap(), Some(&note));
+                self.needs_boot = false;
+                self.save(p, Some(j));
+            }
+            Step::Fail(reason) => {
+                let j = failing(journal.unwrap(), &reason, Some(&self.boot_id()));
+                self.save(p, Some(j));
+            }
+            Step::Back => {
+                let mut j = journal.unwrap();
+                let rebooted = j.actions.iter().any(|a| a.action == Action::Reboot && !a.done);
+                if j.stage != Stage::Opened {
+                    self.disk.files = j.from.name.clone();
+                }
+                self.needs_boot = rebooted;
+                self.disk.held.current = Some(j.from.name.clone());
+                j.stage = Stage::Undone;
+                self.save(p, Some(j));
+                p.compared = None;
+            }
+            Step::Close => {
+                let j = journal.unwrap();
+                if self.disk.held.failed.as_ref().is_some_and(|f| f.config == j.to.name) {
+                    self.disk.held.failed = None;
+                }
+                self.save(p, None);
+            }
+            Step::CloseFailed => {
+                let j = journal.unwrap();
+                let disruptive = j.actions.iter().any(|a| matches!(a.action, Action::Drain | Action::Reboot));
+                if j.from.name != j.to.name {
+                    p.memory.note_failure(&j.to.name, now);
+                    if disruptive && self.api.as_ref().is_some_and(|n| n.desired.as_ref() == Some(&j.to.name)) {
+                        self.gave_up = Some(j.to.name.clone());
+                    }
+                    let reason = j.failure.unwrap_or_default();
+                    self.disk.held.failed = Some(Failed { config: j.to.name, reason, disruptive });
+                    if faults && self.rng.one_in(10) {
+                        return false;
+                    }
+                }
+                self.save(p, None);
+            }
+        }
+        true
+    }
+
+    fn watch_into(&mut self, p: &mut Situation) {
+        if !self.api_away {
+            p.node.clone_from(&self.api);
+            if matches!(p.read, Read::Away { .. }) {
+                p.read = Read::Cached;
+            }
+        }
+    }
+
+    fn check_done(&self, p: &Situation, current: &ConfigName) {
+        let held = &self.disk.held;
+        if held.journal.is_some() {
+            self.fail("Done with an open transaction");
+        }
+        if held.current.as_ref() != Some(current) || !self.disk_is(current) {
+            self.fail("Done at a config that is not on the disk");
+        }
+        if self.needs_boot {
+            self.fail("Done before the boot");
+        }
+        let same = p.node.as_ref().map(|n| &n.uid) == self.api.as_ref().map(|n| &n.uid);
+        if same && self.cordoned && self.mark {
+            self.fail("Done with our cordon");
+        }
+    }
+
+    /// The empty config manages nothing, so nothing differs from it.
+    fn disk_is(&self, config: &ConfigName) -> bool {
+        config.is_empty() || (self.disk.files == *config && !self.disk.drift)
+    }
+
+    fn settled(&self) -> bool {
+        let target = ConfigName::from(self.target);
+        self.api.as_ref().is_some_and(|n| {
+            n.state == Some(NodeState::Done)
+                && n.current.as_ref() == Some(&target)
+                && n.desired.as_ref() == Some(&target)
+        }) && !self.cordoned
+            && !self.force
+            && self.disk.held.journal.is_none()
+            && self.disk.files == target
+    }
+}
+
+fn run(seed: u64) {
+    let mut w = World::new(seed);
+    for _ in 0..400 {
+        match w.rng.below(10) {
+            0 => w.environment(),
+            1 | 2 => w.controller(),
+            3 => w.watch(),
+            4 => {
+                if w.rng.one_in(5) {
+                    w.register();
+                }
+            }
+            _ => w.daemon(true),
+        }
+    }
+    w.log.push("---- calm".into());
+    for _ in 0..3000 {
+        // What failed is withdrawn: that alone must heal the node.
+        if w.target.starts_with("bad") || w.disk.held.failed.as_ref().is_some_and(|f| f.config == w.target) {
+            w.target = if w.target == "d" { "a" } else { "d" };
+        }
+        w.calm();
+        w.controller();
+        w.watch();
+        w.daemon(false);
+        if w.settled() {
+            return;
+        }
+    }
+    w.fail(&format!("seed {seed}: the node does not come to rest at {}; {:?}", w.target, w.api));
+}
+
+#[test]
+fn under_random_crashes_the_node_converges_and_done_is_never_wrong() {
+    for seed in 0..3000 {
+        run(seed);
+    }
+}

@@ -1,0 +1,313 @@
+//! How units of a node are enabled: systemd's own words and links.
+//!
+//! Enabling and disabling is left to `systemctl`, one call a unit (L-15), with `--no-reload`: a reload in the middle of
+//! a transaction would let half of it act; the actions reload when all is written. Giving back is done by links, since
+//! only they say exactly what was there.
+
+use super::compare::is_mask;
+use super::host::{Error, Host, Kind, Meta, Root};
+use super::install::{Install, is_template, template_of};
+use super::layout::{RUNTIME_UNIT_DIR, UNIT_DIR};
+use super::originals::Enablement;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// `systemctl` waits 25 s for the service manager by itself; a busy machine gets some more.
+const LIMIT: Duration = Duration::from_mins(1);
+/// Where systemd looks for unit files, first wins.
+const SEARCH: [&str; 7] = [
+    UNIT_DIR,
+    RUNTIME_UNIT_DIR,
+    "/run/systemd/generator",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+    "/run/systemd/generator.late",
+];
+/// A unit file is text of people; a larger one is none.
+const UNIT_LIMIT: u64 = 4 << 20;
+/// Siblings of siblings end somewhere, even when they name each other in a circle.
+const SIBLING_LIMIT: usize = 64;
+
+/// The words of `systemctl is-enabled`; `not-found` for units that do not exist.
+pub(super) async fn words(host: &Host, units: &[&str]) -> Result<BTreeMap<String, String>, Error> {
+    if units.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut words = BTreeMap::new();
+    let mut todo = units;
+    while !todo.is_empty() {
+        let argv: Vec<&str> = ["is-enabled", "--"].into_iter().chain(todo.iter().copied()).collect();
+        let output = host.systemctl(&argv, LIMIT).await?;
+        // It stops at the first unit that it does not find: that one is asked for on its own, then the rest.
+        let said = output.stdout.lines().take(todo.len()).count();
+        let (known, rest) = todo.split_at(said);
+        words.extend(
+            known.iter().zip(output.stdout.lines()).map(|(unit, word)| ((*unit).to_owned(), word.trim().to_owned())),
+        );
+        todo = match rest.split_first() {
+            Some((next, rest)) => {
+                words.insert((*next).to_owned(), word(host, next).await?);
+                rest
+            }
+            None => rest,
+        };
+    }
+    Ok(words)
+}
+
+async fn word(host: &Host, unit: &str) -> Result<String, Error> {
+    let argv = ["is-enabled", "--", unit];
+    let output = host.systemctl(&argv, LIMIT).await?;
+    if let Some(word) = output.stdout.lines().next() {
+        return Ok(word.trim().to_owned());
+    }
+    // The exit status is 1 for disabled, masked and missing alike. That systemd looked, and what it found, is only said
+    // in words; anything else is a failure to look.
+    if output.stderr.contains("unit file state") {
+        for (said, word) in [
+            ("No such file or directory", "not-found"),
+            // No unit file at all, or a directory of that name.
+            ("Bad message", "bad"),
+            ("Invalid argument", "bad"),
+            ("Is a directory", "bad"),
+        ] {
+            if output.stderr.contains(said) {
+                return Ok(word.to_owned());
+            }
+        }
+    }
+    output.ok(&["systemctl", "is-enabled", unit]).map(|_| String::new())
+}
+
+/// Enables a unit that is not. One without `[Install]` is as enabled as it can be (L-16).
+pub(super) async fn enable(host: &Host, unit: &str, ours: &(dyn Fn(&str) -> bool + Sync)) -> Result<(), Error> {
+    let word = word(host, unit).await?;
+    if matches!(word.as_str(), "enabled" | "static" | "alias" | "generated" | "transient") {
+        return Ok(());
+    }
+    remove_dangling(host.root(), ours)?;
+    change(host, &["enable", "--no-reload", "--", unit]).await
+}
+
+/// Disables a unit that is enabled, for this boot too (L-17). `goes`: its file is about to go, and of a template the
+/// links of all instances go with it; their word is not the template's (L-15).
+pub(super) async fn disable(host: &Host, unit: &str, goes: bool) -> Result<(), Error> {
+    let found = word(host, unit).await?;
+    if found == "enabled" || (goes && is_template(unit) && found != "not-found") {
+        change(host, &["disable", "--no-reload", "--", unit]).await?;
+    } else if found != "enabled-runtime" {
+        return Ok(());
+    }
+    if word(host, unit).await? == "enabled-runtime" {
+        change(host, &["disable", "--no-reload", "--runtime", "--", unit]).await?;
+    }
+    Ok(())
+}
+
+/// Sets a unit to what its distribution wants; for one whose earlier enablement is unknown.
+pub(super) async fn preset(host: &Host, unit: &str) -> Result<(), Error> {
+    if word(host, unit).await? == "not-found" {
+        return Ok(());
+    }
+    change(host, &["preset", "--no-reload", "--", unit]).await
+}
+
+async fn change(host: &Host, args: &[&str]) -> Result<(), Error> {
+    let command: Vec<&str> = std::iter::once("systemctl").chain(args.iter().copied()).collect();
+    tracing::info!(command = command.join(" "), "change of enablement");
+    host.systemctl(args, LIMIT).await?.ok(&command).map(|_| ())
+}
+
+/// A unit file as systemd finds it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    Missing,
+    Masked,
+    Found(Install),
+}
+
+/// What systemd would find under this name; in `/etc/systemd/system` too unless `without_own`.
+pub(super) fn body(root: &Root, unit: &str, without_own: bool) -> Result<Body, Error> {
+    for name in std::iter::once(unit.to_owned()).chain(template_of(unit)) {
+        for dir in SEARCH {
+            if without_own && dir == UNIT_DIR && name == unit {
+                continue;
+            }
+            let path = format!("{dir}/{name}");
+            let seen = root.seen(&path).map_err(Error::file("look at", &path))?;
+            let at = match &seen.kind {
+                Kind::Absent | Kind::Dir | Kind::Fifo | Kind::Socket | Kind::Device => continue,
+                _ if is_mask(&seen) => return Ok(Body::Masked),
+                Kind::Link(target) => absolute(&String::from_utf8_lossy(target)),
+                Kind::File => path,
+            };
+            // A link to a link, or to nowhere: there is a unit, and nothing is known of it.
+            let text = root.read(&at, UNIT_LIMIT).unwrap_or_default();
+            let mut texts = vec![String::from_utf8_lossy(&text).into_owned()];
+            let dropins = format!("{UNIT_DIR}/{unit}.d");
+            for dropin in root.names(&dropins).map_err(Error::file("read", &dropins))? {
+                let path = format!("{dropins}/{}", dropin.to_string_lossy());
+                texts.push(String::from_utf8_lossy(&root.read(&path, UNIT_LIMIT).unwrap_or_default()).into_owned());
+            }
+            return Ok(Body::Found(Install::of(texts.iter().map(String::as_str))));
+        }
+    }
+    Ok(Body::Missing)
+}
+
+/// The unit and all that `Also=` enables and disables with it, as their files are now.
+pub(super) fn with_siblings(root: &Root, unit: &str) -> Result<BTreeSet<String>, Error> {
+    let mut all = BTreeSet::from([unit.to_owned()]);
+    let mut todo = vec![unit.to_owned()];
+    while let Some(next) = todo.pop() {
+        if let Body::Found(install) = body(root, &next, false)? {
+            for also in install.also().filter(|name| !name.contains(['/', '%'])) {
+                if all.len() < SIBLING_LIMIT && all.insert(also.to_owned()) {
+                    todo.push(also.to_owned());
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The present enablement of a unit, to be given back later.
+pub(super) fn look(root: &Root, unit: &str, also: BTreeSet<String>, word: String) -> Result<Enablement, Error> {
+    let mut units = also;
+    units.extend(with_siblings(root, unit)?);
+    let (links, mut dirs) = links(root, &units)?;
+    // A folder that others' links hold may be ours by now: it goes with its last link, as `systemctl` does it.
+    let mut others = BTreeSet::new();
+    for dir in &dirs {
+        let holds_link = links.keys().any(|path| path.rsplit_once('/').is_some_and(|(parent, _)| parent == dir));
+        if !holds_link && !root.names(dir).map_err(Error::file("read", dir))?.is_empty() {
+            others.insert(dir.clone());
+        }
+    }
+    dirs.retain(|dir| !others.contains(dir));
+    Ok(Enablement::new(unit, word, links, units, dirs))
+}
+
+/// Adds siblings that the record does not know yet, as they are now; says whether there were any.
+pub(super) fn add_siblings(root: &Root, record: &mut Enablement, also: BTreeSet<String>) -> Result<bool, Error> {
+    let mut fresh: BTreeSet<String> = also;
+    for unit in record.units.iter().chain(&fresh.clone()) {
+        fresh.extend(with_siblings(root, unit)?);
+    }
+    fresh.retain(|unit| !record.units.contains(unit));
+    let (found, _) = links(root, &fresh)?;
+    record.links.extend(found);
+    let is_changed = !fresh.is_empty();
+    record.units.extend(fresh);
+    Ok(is_changed)
+}
+
+/// Makes the links of a record, and no others, the links of its units; those of units that `managed` names are left.
+pub(super) fn give_back(root: &Root, record: &Enablement, managed: &dyn Fn(&str) -> bool) -> Result<(), Error> {
+    let (present, dirs) = links(root, &record.units)?;
+    let is_left = |path: &str, target: &str| managed(base(path)) || managed(base(target));
+    for (path, target) in &present {
+        if record.links.get(path) != Some(target) && !is_left(path, target) {
+            let place = root.place(path).map_err(Error::file("open", path))?;
+            place.remove().map_err(Error::file("remove", path))?;
+        }
+    }
+    for (path, target) in &record.links {
+        if present.get(path) == Some(target) || is_left(path, target) {
+            continue;
+        }
+        let dir = path.rsplit_once('/').map_or(UNIT_DIR, |(dir, _)| dir);
+        make_dir(root, dir)?;
+        let place = root.place(path).map_err(Error::file("open", path))?;
+        // Something else of that name is not ours to remove.
+        if place.seen().map_err(Error::file("look at", path))?.kind == Kind::Absent {
+            place.link(target).map_err(Error::file("link", path))?;
+        }
+    }
+    for dir in dirs.difference(&record.dirs) {
+        root.remove_empty_dir(dir).map_err(Error::file("remove", dir))?;
+    }
+    // `systemctl` removes a folder with its last link.
+    for dir in &record.dirs {
+        make_dir(root, dir)?;
+    }
+    Ok(())
+}
+
+/// Flushes the folders that hold such links: `systemctl` does not.
+pub(super) fn flush(root: &Root) -> Result<(), Error> {
+    let mut dirs = link_dirs(root)?;
+    dirs.insert(UNIT_DIR.to_owned());
+    for dir in &dirs {
+        root.sync_dir(dir).map_err(Error::file("flush", dir))?;
+    }
+    Ok(())
+}
+
+fn make_dir(root: &Root, path: &str) -> Result<(), Error> {
+    root.make_dir(path, Meta { mode: 0o755, uid: 0, gid: 0 }).map_err(Error::file("make", path))
+}
+
+/// A link of a unit of ours that leads nowhere blocks the enabling of another with the same alias (L-10, R-152).
+fn remove_dangling(root: &Root, ours: &dyn Fn(&str) -> bool) -> Result<(), Error> {
+    for name in root.names(UNIT_DIR).map_err(Error::file("read", UNIT_DIR))? {
+        let path = format!("{UNIT_DIR}/{}", name.to_string_lossy());
+        let seen = root.seen(&path).map_err(Error::file("look at", &path))?;
+        let Kind::Link(target) = &seen.kind else { continue };
+        let target = String::from_utf8_lossy(target);
+        let at = absolute(&target);
+        let leads = at.contains("..") || root.seen(&at).is_ok_and(|seen| seen.kind != Kind::Absent);
+        if is_mask(&seen) || leads || !ours(base(&target)) {
+            continue;
+        }
+        tracing::info!(path, "removing a dangling link of a unit that is gone");
+        let place = root.place(&path).map_err(Error::file("open", &path))?;
+        place.remove().map_err(Error::file("remove", &path))?;
+    }
+    Ok(())
+}
+
+/// Links that enable these units, and the folders that can hold such.
+fn links(root: &Root, units: &BTreeSet<String>) -> Result<(BTreeMap<String, String>, BTreeSet<String>), Error> {
+    let dirs = link_dirs(root)?;
+    let mut links = BTreeMap::new();
+    for dir in dirs.iter().map(String::as_str).chain([UNIT_DIR]) {
+        for name in root.names(dir).map_err(Error::file("read", dir))? {
+            let Some(name) = name.to_str() else { continue };
+            let path = format!("{dir}/{name}");
+            let seen = root.seen(&path).map_err(Error::file("look at", &path))?;
+            let Kind::Link(target) = &seen.kind else { continue };
+            let target = String::from_utf8_lossy(target).into_owned();
+            // In the unit folder itself the unit's own name is its file or mask, which is a managed path of its own.
+            let is_own = dir != UNIT_DIR && units.contains(name);
+            if is_own || (units.contains(base(&target)) && name != base(&target)) {
+                links.insert(path, target);
+            }
+        }
+    }
+    Ok((links, dirs))
+}
+
+fn link_dirs(root: &Root) -> Result<BTreeSet<String>, Error> {
+    let mut dirs = BTreeSet::new();
+    for name in root.names(UNIT_DIR).map_err(Error::file("read", UNIT_DIR))? {
+        let Some(name) = name.to_str() else { continue };
+        let path = format!("{UNIT_DIR}/{name}");
+        if [".wants", ".requires", ".upholds"].iter().any(|end| name.ends_with(end))
+            && root.seen(&path).map_err(Error::file("look at", &path))?.kind == Kind::Dir
+        {
+            dirs.insert(path);
+        }
+    }
+    Ok(dirs)
+}
+
+/// A link's target as a path of the root, for a link in the unit folder.
+fn absolute(target: &str) -> String {
+    if target.starts_with('/') { target.to_owned() } else { format!("{UNIT_DIR}/{target}") }
+}
+
+fn base(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}

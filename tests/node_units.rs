@@ -1,0 +1,270 @@
+//! systemd's own ways with enablement and masks, as they were found by trying (L-10 to L-17), on real `systemctl`.
+
+#[path = "support/node_root.rs"]
+mod node_root;
+
+use mcx::node::journal::Stage;
+use node_root::{Node, assert_same, config, empty, file};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+const BODY: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
+const WANTS: &str = "/etc/systemd/system/multi-user.target.wants";
+
+fn units(units: &[Value]) -> Value {
+    config(&[], units, None)
+}
+
+fn with_alias(name: &str) -> Value {
+    json!({"name": name, "enabled": true, "contents": format!("{BODY}Alias=shared.service\n")})
+}
+
+#[test]
+fn r153_every_way_of_a_mask_ends_in_the_right_state_and_back() {
+    let body = "[Service]\nExecStart=/bin/false\n";
+    let masks = [
+        json!({"name": "X", "mask": true}),
+        json!({"name": "X", "mask": true, "contents": body}),
+        json!({"name": "X", "mask": false}),
+        json!({"name": "X", "mask": false, "contents": body}),
+        json!({"name": "X", "contents": body}),
+        json!({"name": "X", "enabled": false}),
+    ];
+    // A vendor's unit, one of the administrator's, one that is masked already, a template, and none at all.
+    for name in ["vendor.service", "local.service", "masked.service", "inst@.service", "inst@x.service", "none.service"]
+    {
+        let Some(node) = Node::new() else { return };
+        node.write("/etc/systemd/system/local.service", BODY, 0o600);
+        node.link("/dev/null", "/etc/systemd/system/masked.service");
+        node.vendor("masked.service", BODY);
+        let bare = node.tree();
+        for first in &masks {
+            for second in &masks {
+                let named = |unit: &Value| {
+                    let mut unit = unit.clone();
+                    unit["name"] = json!(name);
+                    units(&[unit])
+                };
+                let (first, second) = (named(first), named(second));
+                let node = node.copy();
+                node.update(&empty(), &first);
+                node.update(&first, &second);
+                node.update(&second, &empty());
+                assert_same(&node.tree(), &bare, &format!("{first} then {second}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn l11_r254_a_body_is_kept_aside_while_its_unit_is_masked() {
+    let Some(node) = Node::new() else { return };
+    let open = units(&[json!({"name": "app.service", "contents": BODY, "enabled": true})]);
+    let masked = units(&[json!({"name": "app.service", "contents": BODY, "mask": true, "enabled": false})]);
+    node.update(&empty(), &open);
+    node.update(&open, &masked);
+    assert_eq!(node.systemctl(&["is-enabled", "app.service"]), "masked");
+    // Disabled before it was masked: afterwards `disable` would do nothing.
+    assert!(!node.at(WANTS).join("app.service").is_symlink());
+    node.update(&masked, &open);
+    assert_eq!(node.systemctl(&["is-enabled", "app.service"]), "enabled");
+}
+
+#[test]
+fn l11_links_under_a_mask_are_removed_when_it_goes() {
+    let Some(node) = Node::new() else { return };
+    let before = node.tree();
+    let masked = units(&[json!({"name": "chronyd.service", "mask": true})]);
+    let off = units(&[json!({"name": "chronyd.service", "enabled": false})]);
+    node.update(&empty(), &masked);
+    node.update(&masked, &off);
+    assert_eq!(node.systemctl(&["is-enabled", "chronyd.service"]), "disabled");
+    node.update(&off, &empty());
+    assert_same(&node.tree(), &before, "withdrawn");
+}
+
+#[test]
+fn l10_r152_a_dangling_alias_of_ours_does_not_block_its_successor() {
+    let Some(node) = Node::new() else { return };
+    let (first, second) = (units(&[with_alias("a.service")]), units(&[with_alias("b.service")]));
+    node.update(&empty(), &first);
+    assert!(node.at("/etc/systemd/system/shared.service").is_symlink());
+    node.update(&first, &second);
+    assert_eq!(
+        fs::read_link(node.at("/etc/systemd/system/shared.service")).unwrap().to_str(),
+        Some("/etc/systemd/system/b.service")
+    );
+    // Its file went by another's hand, so that nothing disabled it; then the force file.
+    fs::remove_file(node.at("/etc/systemd/system/b.service")).unwrap();
+    let disk = node.disk();
+    let mut journal = node.open_as(&disk, &second, &first, true);
+    node.runtime.block_on(disk.forward(&mut journal)).unwrap();
+    assert_eq!(node.deviations(&disk, &first), Vec::<String>::new());
+}
+
+#[test]
+fn l10_r253_g06_links_of_a_failed_enable_are_undone() {
+    let Some(node) = Node::new() else { return };
+    node.vendor("taken.service", &format!("{BODY}Alias=shared.service\n"));
+    node.systemctl(&["enable", "taken.service"]);
+    let old = units(&[json!({"name": "vendor.service", "enabled": true})]);
+    node.update(&empty(), &old);
+    let before = node.tree();
+    let new = units(&[with_alias("a.service"), json!({"name": "vendor.service", "enabled": false})]);
+    let disk = node.disk();
+    let mut journal = node.open(&disk, &old, &new);
+    let error = node.runtime.block_on(disk.forward(&mut journal)).unwrap_err().to_string();
+    assert!(error.starts_with("`systemctl enable --no-reload -- a.service` failed: exit status 1: "), "{error}");
+    assert_eq!(journal.stage, Stage::Switching);
+    node.runtime.block_on(disk.back(&mut journal)).unwrap();
+    disk.close().unwrap();
+    assert_same(&node.tree(), &before, "undone");
+}
+
+#[test]
+fn l13_links_of_an_install_section_that_changed_are_replaced() {
+    let Some(node) = Node::new() else { return };
+    let to = |target: &str| {
+        units(&[
+            json!({"name": "app.service", "enabled": true, "contents": format!("[Service]\nExecStart=/bin/true\n[Install]\nWantedBy={target}\n")}),
+        ])
+    };
+    node.update(&empty(), &to("multi-user.target"));
+    node.update(&to("multi-user.target"), &to("other.target"));
+    assert!(!node.at(WANTS).join("app.service").is_symlink());
+    assert!(node.at("/etc/systemd/system/other.target.wants/app.service").is_symlink());
+}
+
+#[test]
+fn l15_a_sibling_that_is_disabled_along_is_enabled_again() {
+    let Some(node) = Node::new() else { return };
+    node.vendor("main.service", &format!("{BODY}Also=vendor.service\n"));
+    let both = |main: bool| {
+        units(&[json!({"name": "main.service", "enabled": main}), json!({"name": "vendor.service", "enabled": true})])
+    };
+    node.update(&empty(), &both(true));
+    node.update(&both(true), &both(false));
+    assert_eq!(node.systemctl(&["is-enabled", "vendor.service"]), "enabled");
+}
+
+#[test]
+fn l15_instances_of_a_template_that_goes_leave_no_links() {
+    let Some(node) = Node::new() else { return };
+    let template = units(&[json!({"name": "mine@.service", "contents": BODY})]);
+    node.update(&empty(), &template);
+    node.systemctl(&["enable", "mine@a.service"]);
+    node.update(&template, &empty());
+    assert!(!node.at(WANTS).join("mine@a.service").is_symlink(), "a link leads nowhere");
+}
+
+#[test]
+fn r157_a_unit_of_ours_that_somebody_enabled_leaves_no_links_and_a_vendor_s_keeps_them() {
+    let Some(node) = Node::new() else { return };
+    let bodies =
+        units(&[json!({"name": "app.service", "contents": BODY}), json!({"name": "vendor.service", "contents": BODY})]);
+    node.update(&empty(), &bodies);
+    node.systemctl(&["enable", "app.service", "vendor.service"]);
+    node.update(&bodies, &empty());
+    assert!(!node.at(WANTS).join("app.service").is_symlink());
+    assert!(node.at(WANTS).join("vendor.service").is_symlink(), "how it is enabled was not ours to change");
+}
+
+#[test]
+fn l16_a_unit_without_install_is_as_enabled_as_it_can_be() {
+    let Some(node) = Node::new() else { return };
+    let to = units(&[json!({"name": "static.service", "enabled": true})]);
+    let before = node.tree();
+    node.update(&empty(), &to);
+    assert_same(&node.tree(), &before, "there is nothing to enable");
+}
+
+#[test]
+fn r154_dropins_go_one_by_one_and_their_folder_with_the_last() {
+    let Some(node) = Node::new() else { return };
+    let dropin = |name: &str, text: &str| json!({"name": name, "contents": text});
+    let with = |dropins: &[Value]| units(&[json!({"name": "vendor.service", "dropins": dropins})]);
+    let two = with(&[dropin("a.conf", "[Unit]\n"), dropin("b.conf", "[Unit]\n")]);
+    let one = with(&[dropin("a.conf", ""), dropin("b.conf", "[Unit]\n")]);
+    let none = with(&[dropin("a.conf", ""), dropin("b.conf", "")]);
+    node.update(&empty(), &two);
+    node.update(&two, &one);
+    let dir = node.at("/etc/systemd/system/vendor.service.d");
+    assert!(!dir.join("a.conf").exists() && dir.join("b.conf").exists());
+    node.update(&one, &none);
+    assert!(!dir.exists());
+}
+
+#[test]
+fn r149_a_withdrawn_unit_is_enabled_as_it_was() {
+    let Some(node) = Node::new() else { return };
+    let before = node.tree();
+    assert_eq!(node.systemctl(&["is-enabled", "chronyd.service"]), "enabled");
+    let off = units(&[
+        json!({"name": "chronyd.service", "enabled": false}),
+        json!({"name": "vendor.service", "enabled": true}),
+    ]);
+    node.update(&empty(), &off);
+    assert_eq!(node.systemctl(&["is-enabled", "chronyd.service"]), "disabled");
+    assert_eq!(node.systemctl(&["is-enabled", "vendor.service"]), "enabled");
+    node.update(&off, &empty());
+    assert_same(&node.tree(), &before, "withdrawn");
+}
+
+/// A file that nobody can replace, until it is dropped.
+struct Immutable(std::path::PathBuf);
+
+impl Immutable {
+    fn of(path: std::path::PathBuf) -> Option<Self> {
+        let set =
+            std::process::Command::new("chattr").arg("+i").arg(&path).status().is_ok_and(|status| status.success());
+        set.then_some(Self(path))
+    }
+}
+
+impl Drop for Immutable {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("chattr").arg("-i").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_replaced_ends_the_update_by_name_and_all_of_it_is_undone() {
+    let Some(node) = Node::lasting() else { return };
+    node.write("/etc/m.conf", "immutable\n", 0o644);
+    let before = node.tree();
+    let to = config(
+        &[file("/etc/a.conf", "a\n", 0o644), file("/etc/m.conf", "m\n", 0o644), file("/etc/z.conf", "z\n", 0o644)],
+        &[],
+        None,
+    );
+    let disk = node.disk();
+    let mut journal = node.open(&disk, &empty(), &to);
+    let Some(immutable) = Immutable::of(node.at("/etc/m.conf")) else {
+        eprintln!("skipped: this file system knows no immutable files");
+        return;
+    };
+    let error = node.runtime.block_on(disk.forward(&mut journal)).unwrap_err();
+    assert_eq!(error.to_string(), "cannot replace /etc/m.conf");
+    assert_eq!(journal.stage, Stage::Switching);
+    node.runtime.block_on(disk.back(&mut journal)).unwrap();
+    disk.close().unwrap();
+    assert_same(&node.tree(), &before, "undone");
+    // With the cause gone the same update works.
+    drop(immutable);
+    drop(disk);
+    node.update(&empty(), &to);
+}
+
+#[test]
+fn an_unwritable_state_folder_stops_before_anything_is_touched() {
+    let Some(node) = Node::lasting() else { return };
+    let disk = node.disk();
+    let to = config(&[file("/etc/a.conf", "a\n", 0o644)], &[], None);
+    let mut journal = node.open(&disk, &empty(), &to);
+    let before = node.tree();
+    let Some(_immutable) = Immutable::of(node.at("/var/lib/mcx")) else { return };
+    node.runtime.block_on(disk.forward(&mut journal)).unwrap_err();
+    assert_same(&node.tree(), &before, "nothing was begun");
+    assert_eq!(fs::metadata(node.at("/var/lib/mcx")).unwrap().permissions().mode() & 0o777, 0o700);
+}
