@@ -15,6 +15,8 @@ names! {
     COMPLETED = "Completed";
     /// Pool and Node: a node matches two custom pools.
     AMBIGUOUS = "AmbiguousPool";
+    /// Node: no pool selects it, though it has a daemon.
+    NO_POOL = "NoPool";
     /// Node: a drain began.
     DRAIN_STARTED = "DrainStarted";
     /// Node: a drain ended, the node is empty.

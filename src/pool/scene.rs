@@ -151,6 +151,7 @@ impl Scene {
         look(&Case::new(&self.world, &membership, &self.recovery, pool, &self.slots, &fresh))
     }
 
+    #[expect(clippy::redundant_closure_for_method_calls, reason = "the method is not general enough in its lifetime")]
     pub(crate) fn plan(&self) -> Plan {
         self.see(|case| case.plan())
     }

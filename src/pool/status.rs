@@ -246,14 +246,11 @@ fn ignored(input: &Input, name: &PoolName) -> String {
 
 fn render_degraded(input: &Input) -> Said {
     let name = PoolName::from(input.pool.name());
-    let refused = input.membership.refused.get(&name);
-    let rendering = input.world.rendering.get(&name);
-    if let Some(rendering) = rendering {
-        if let Some(said) = rendering_error(rendering, input.pool) {
-            return said;
-        }
+    let failed = input.world.rendering.get(&name).and_then(|r| rendering_error(r, input.pool));
+    if let Some(said) = failed {
+        return said;
     }
-    match refused {
+    match input.membership.refused.get(&name) {
         Some(why) => Said::yes(Reason::InvalidPool, why.clone()),
         None => Said::no(Reason::AsExpected, ""),
     }

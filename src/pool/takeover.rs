@@ -47,7 +47,9 @@ async fn run(
             TakeOverNext::End => break,
         }
     }
-    uids.iter().for_each(|uid| memory.lead(uid));
+    for uid in &uids {
+        memory.lead(uid);
+    }
     Ok(())
 }
 

@@ -58,14 +58,15 @@ pub struct NodeView {
     pub mark: Option<CordonMark>,
 }
 
+fn parsed<T: FromStr>(text: Option<&str>) -> Option<T> {
+    text?.parse().ok()
+}
+
 impl NodeView {
     /// Reads a Node. Never fails: what is absent or unreadable is none.
     pub fn new(node: &Node) -> Self {
         let meta = &node.metadata;
         let text = |key: &str| meta.annotations.as_ref()?.get(key).filter(|v| !v.is_empty()).map(String::as_str);
-        fn parsed<T: FromStr>(text: Option<&str>) -> Option<T> {
-            text?.parse().ok()
-        }
         let spec = node.spec.as_ref();
         let taints = || spec.iter().flat_map(|s| s.taints.iter().flatten());
         let ready = node

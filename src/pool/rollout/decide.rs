@@ -3,10 +3,12 @@
 //! A [`Case`] is the pool, its slots, and everything around them, at one moment. It may be made from caches, to see
 //! what is worth trying, or from what was just read, to decide what is written: the rules are the same.
 
+mod why;
+
 use super::recovery::Recovery;
 use crate::api::condition::Reason;
-use crate::api::protocol::{DrainKind, NodeState, Phase, SlotHolder, Slots, first_and_count};
-use crate::api::{ConfigName, DAEMONSET, FORCE_FILE, MachineConfigPool, NodeName, PoolName, Uid, annotation};
+use crate::api::protocol::{DrainKind, NodeState, Phase, SlotHolder, Slots};
+use crate::api::{ConfigName, MachineConfigPool, NodeName, PoolName, Uid};
 use crate::pool::membership::{Membership, Place, Pools, place, pool_of_config, rank};
 use crate::pool::view::NodeView;
 use crate::pool::world::World;
@@ -240,73 +242,6 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What keeps the whole pool from handing out; none when nothing does.
-    pub fn block(&self) -> Option<Block> {
-        let block = |reason, text: String| Some(Block { reason, text });
-        if let Some(refused) = self.refused {
-            return block(Reason::InvalidPool, format!("the pool is refused: {refused}"));
-        }
-        if self.pool.is_paused() {
-            return block(Reason::Paused, "the pool is paused (spec.paused)".to_owned());
-        }
-        let Some(target) = &self.target else {
-            return block(Reason::Rendering, "the pool has no rendered config yet".to_owned());
-        };
-        if !self.world.rendered.contains(target) {
-            let text = format!("MachineConfig {target} is missing; mcx puts it back");
-            return block(Reason::Rendering, text);
-        }
-        if self.world.policy.is_none() {
-            let text =
-                "the policy of MachineConfiguration cluster is not in effect yet: its status is older than its spec";
-            return block(Reason::PolicyNotReady, text.to_owned());
-        }
-        None
-    }
-
-    /// Why this node may not be sent to the target, slot or no slot; none when it may.
-    fn obstacle(&self, node: &NodeView) -> Option<String> {
-        if node.state.is_none() {
-            return Some(format!("no daemon has reported on it: check its pod of DaemonSet {DAEMONSET}"));
-        }
-        if node.drifted() {
-            return Some(format!("it drifted: put it right by hand, or create {FORCE_FILE} on it"));
-        }
-        let at_rest = node.settled();
-        if !at_rest && node.current == self.target {
-            // What is under way is withdrawn: allowed whatever is paused or held, since it disrupts nothing.
-            return None;
-        }
-        if let Some(block) = self.block() {
-            return Some(block.text);
-        }
-        if let Some(hold) = &node.hold {
-            let why = annotation::cut(hold, TEXT_LIMIT / 4);
-            return Some(format!("an administrator holds it (annotation {}: {why})", annotation::HOLD));
-        }
-        if let Some(deletion) = &node.deletion {
-            return Some(format!("it is about to go: {deletion}"));
-        }
-        if at_rest {
-            return self.rest_is_respected(node);
-        }
-        None
-    }
-
-    /// Why a node at rest is not disturbed; none when it may be.
-    fn rest_is_respected(&self, node: &NodeView) -> Option<String> {
-        if !self.has_daemon(node) {
-            return Some(format!("its daemon is not Ready: check its pod of DaemonSet {DAEMONSET}"));
-        }
-        if node.cordoned && !node.cordon_is_ours() {
-            return Some("it is cordoned, and not by mcx: it is updated once it is uncordoned".to_owned());
-        }
-        if let Err(invalid) = &self.limit {
-            return Some(invalid.to_string());
-        }
-        None
-    }
-
     /// The desired config that is due for this node now; none when it has what it shall have, or needs a slot first.
     /// The error says what keeps it.
     pub fn due(&self, node: &NodeView) -> Result<Option<Give>, Why> {
@@ -365,18 +300,6 @@ impl<'a> Case<'a> {
         claimed && pending && !self.holds_elsewhere(node)
     }
 
-    /// Why a node that asks for a drain gets no slot for it, limit apart. Neither `paused` nor `hold` is a reason: what
-    /// is under way is finished.
-    fn drain_obstacle(&self, node: &NodeView) -> Option<String> {
-        if !self.has_daemon(node) {
-            return Some(format!("its daemon is not Ready: check its pod of DaemonSet {DAEMONSET}"));
-        }
-        if node.cordoned && !node.cordon_is_ours() {
-            return Some("it asks for a drain and is cordoned, and not by mcx: uncordon it".to_owned());
-        }
-        self.limit.as_ref().err().map(ToString::to_string)
-    }
-
     /// What keeps a member without a slot from getting one; `Ok(false)` when it needs none.
     fn wants_slot(&self, node: &NodeView) -> Result<bool, Why> {
         if self.asks_for_slot(node) {
@@ -393,7 +316,7 @@ impl<'a> Case<'a> {
             return Err(Why::Progress(format!("it finishes {what} first")));
         }
         if !self.has_daemon(node) {
-            return Err(Why::Kept(format!("its daemon is not Ready: check its pod of DaemonSet {DAEMONSET}")));
+            return Err(Why::Kept(why::no_daemon("its daemon is not Ready")));
         }
         self.limit.as_ref().map(|_| true).map_err(|invalid| Why::Kept(invalid.to_string()))
     }
@@ -469,66 +392,6 @@ impl<'a> Case<'a> {
             }
             Ok(true) => Some(Why::Turn),
         }
-    }
-
-    /// How far a node is that shall have the target; none when it has it and nothing is left.
-    fn progress(&self, node: &NodeView) -> Option<Why> {
-        if self.is_updated(node) {
-            let rest = if !node.ready {
-                "NotReady"
-            } else if node.cordoned {
-                "cordoned"
-            } else if !self.recovery.has_recovered(node) {
-                "waiting for its kubelet to renew its lease"
-            } else {
-                return None;
-            };
-            return self.holds(node).then(|| Why::Progress(format!("it has the config and is {rest}")));
-        }
-        let to = |text: String| annotation::cut(&text, TEXT_LIMIT);
-        Some(match node.state {
-            None => Why::Kept(format!("no daemon has reported on it: check its pod of DaemonSet {DAEMONSET}")),
-            Some(NodeState::Degraded) => Why::Kept("it is Degraded".to_owned()),
-            Some(NodeState::Done) if !self.has_daemon(node) => {
-                Why::Kept(format!("its daemon is not Ready: check its pod of DaemonSet {DAEMONSET}"))
-            }
-            Some(NodeState::Done) => Why::Progress("it has not begun yet".to_owned()),
-            Some(NodeState::Working) => {
-                let phase = match &node.phase {
-                    Some(phase) => format!("{} since {:.0}", phase.phase.as_str(), phase.since),
-                    None => "Working".to_owned(),
-                };
-                let waits = node.drain_status.as_ref().filter(|status| {
-                    !status.waiting.is_empty()
-                        && node.desired_drain.as_ref().is_some_and(|r| r.to_string() == status.request)
-                });
-                match waits {
-                    Some(status) => {
-                        let blocked = first_and_count(&status.waiting, ", ");
-                        Why::Kept(to(format!("{phase}, which waits for {blocked}")))
-                    }
-                    None => Why::Progress(phase),
-                }
-            }
-        })
-    }
-
-    /// What uses up the limit.
-    fn in_the_way(&self) -> Vec<String> {
-        let members = self.members.iter().filter(|node| self.counts(node)).map(|node| {
-            let why = match node.state {
-                _ if !node.ready => "NotReady",
-                _ if node.cordoned && node.cordon_is_ours() => "being drained or updated",
-                _ if node.cordoned => "cordoned",
-                Some(NodeState::Degraded) => "Degraded",
-                _ => "updating",
-            };
-            format!("{} ({why})", node.name)
-        });
-        let is_here = |h: &&SlotHolder| self.inside.contains(&(&h.name, &h.uid));
-        let gone =
-            self.slots.nodes.iter().filter(|h| !is_here(h)).map(|h| format!("{} (no longer in the pool)", h.name));
-        members.chain(gone).collect()
     }
 }
 

@@ -28,8 +28,8 @@ pub struct Memory {
     pub(super) statuses: Statuses,
     pub(super) own_pools: OwnPools,
     own_nodes: BTreeMap<NodeName, OwnNode>,
-    /// Nodes for which an Event said that they are ambiguous.
-    pub(super) ambiguous: BTreeSet<Uid>,
+    /// Nodes for which an Event said that they are in no pool: true where several select them.
+    pub(super) placeless: BTreeSet<(Uid, bool)>,
     /// Pools whose slots this leader has seen or written.
     led: BTreeSet<Uid>,
 }

@@ -21,12 +21,13 @@ use super::view::NodeView;
 use super::world::{Leader, Subject, World};
 use super::{status, takeover};
 use crate::api::protocol::Slots;
-use crate::api::{MachineConfigPool, MachineConfigPoolStatus, NodeName, PoolName, event};
+use crate::api::{MachineConfigPool, MachineConfigPoolStatus, NodeName, PoolName, event, label};
 use decide::{Case, Fresh, Kind, Plan};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use steps::{Answer, Ask, Context, Given, HandOut, Next, SlotRun, Stop};
@@ -52,7 +53,7 @@ pub async fn sync(leader: &Leader, world: &World) -> Result<Option<Duration>, Er
             }
         }
     }
-    report_ambiguous(leader, world, &membership, &mut memory).await;
+    report_placeless(leader, world, &membership, &mut memory).await;
     memory.forget_gone(world);
     first_error.map_or(Ok(again), Err)
 }
@@ -70,11 +71,11 @@ impl Pool<'_> {
     async fn sync(&mut self, cached: &Arc<MachineConfigPool>) -> Result<Option<Duration>, Error> {
         let Some((pool, mut slots)) = self.led(cached).await? else { return Ok(None) };
         let mut plan = self.plan(&pool, &slots);
-        if plan.changes_slots() {
-            if let Some(written) = self.run_slots(cached).await? {
-                slots = written;
-                plan = self.plan(&pool, &slots);
-            }
+        if plan.changes_slots()
+            && let Some(written) = self.run_slots(cached).await?
+        {
+            slots = written;
+            plan = self.plan(&pool, &slots);
         }
         for node in std::mem::take(&mut plan.give) {
             self.hand_out(node).await?;
@@ -222,12 +223,11 @@ impl Pool<'_> {
         }
         self.write_status(&next).await?;
         let name_of = |s: &MachineConfigPoolStatus| s.configuration.as_ref().and_then(|c| c.name.clone());
-        if let (Some(previous), Some(now)) = (&previous, name_of(&next)) {
-            if status::is_updated(Some(&next)) && name_of(previous).as_ref() != Some(&now) {
-                let note = format!("All nodes of the pool have {now}");
-                let subject = Subject::Pool(Arc::clone(pool));
-                self.leader.events.publish(&subject, false, event::COMPLETED, note).await;
-            }
+        let moved = previous.as_ref().is_some_and(|previous| name_of(previous) != name_of(&next));
+        if let Some(config) = name_of(&next).filter(|_| moved) {
+            let note = format!("All nodes of the pool have {config}");
+            let subject = Subject::Pool(Arc::clone(pool));
+            self.leader.events.publish(&subject, false, event::COMPLETED, note).await;
         }
         self.memory.statuses.wrote(self.name, next);
         Ok(soon)
@@ -282,29 +282,41 @@ impl<'a> Server<'a> {
     }
 }
 
-/// An Event on each node, and its pools, when two custom pools begin to select it.
-async fn report_ambiguous(leader: &Leader, world: &World, membership: &Membership, memory: &mut Memory) {
+/// An Event on each node, and its pools, when two custom pools begin to select it, or none selects a node that has a
+/// daemon.
+async fn report_placeless(leader: &Leader, world: &World, membership: &Membership, memory: &mut Memory) {
+    let mut placeless = BTreeSet::new();
     for (name, pools) in &membership.ambiguous {
-        let Some(node) = world.nodes.get(name) else { continue };
-        if !memory.ambiguous.insert(node.uid.clone()) {
+        let Some(view) = world.nodes.get(name) else { continue };
+        placeless.insert((view.uid.clone(), true));
+        if memory.placeless.contains(&(view.uid.clone(), true)) {
             continue;
         }
         let of: Vec<&str> = pools.iter().map(PoolName::as_str).collect();
-        let note = format!(
+        let text = format!(
             "Node {name} is selected by custom pools {}: it gets no new config until its labels fit one",
             of.join(", ")
         );
-        let subject = Subject::Node(name.clone(), node.uid.clone());
-        leader.events.publish(&subject, true, event::AMBIGUOUS, note.clone()).await;
+        let subject = Subject::Node(name.clone(), view.uid.clone());
+        leader.events.publish(&subject, true, event::AMBIGUOUS, text.clone()).await;
         for pool in pools.iter().filter_map(|pool| world.pools.get(pool)) {
-            leader.events.publish(&Subject::Pool(Arc::clone(pool)), true, event::AMBIGUOUS, note.clone()).await;
+            leader.events.publish(&Subject::Pool(Arc::clone(pool)), true, event::AMBIGUOUS, text.clone()).await;
         }
     }
-    let is_ambiguous = |uid: &_| {
-        let mut nodes = membership.ambiguous.keys().filter_map(|name| world.nodes.get(name));
-        nodes.any(|node| node.uid == *uid)
-    };
-    memory.ambiguous.retain(is_ambiguous);
+    let managed = |name: &&NodeName| world.nodes.get(*name).filter(|n| n.state.is_some());
+    for view in membership.unmanaged.iter().filter_map(|name| managed(&name)) {
+        placeless.insert((view.uid.clone(), false));
+        if !memory.placeless.contains(&(view.uid.clone(), false)) {
+            let text = format!(
+                "No MachineConfigPool selects Node {}: it keeps what it has; give it a role label, such as {}",
+                view.name,
+                label::NODE_ROLE_WORKER
+            );
+            let subject = Subject::Node(view.name.clone(), view.uid.clone());
+            leader.events.publish(&subject, true, event::NO_POOL, text).await;
+        }
+    }
+    memory.placeless = placeless;
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ pub enum Ask {
 }
 
 /// What came of an [`Ask`].
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     /// The Node; none when there is none of that name.
@@ -310,7 +311,6 @@ impl TakeOver {
     /// would leave a pool that nobody leads.
     pub fn step(&mut self, epoch: &Epoch, lists: &Lists, answer: Option<Answer>) -> TakeOverNext {
         match (std::mem::replace(&mut self.state, TakeOverState::Pools), answer) {
-            (TakeOverState::Pools, _) => self.next_pool(),
             (TakeOverState::Pool(name), Some(Answer::Pool(Some(pool)))) => {
                 let (absent, mut slots) = match door::slots(&pool) {
                     Some(slots) => (false, slots),
@@ -320,7 +320,7 @@ impl TakeOver {
                 self.state = TakeOverState::WriteEpoch { pool: name, absent, slots: slots.clone() };
                 TakeOverNext::Ask(Ask::WriteSlots(slots))
             }
-            (TakeOverState::Pool(_), _) => self.next_pool(),
+            (TakeOverState::Pools | TakeOverState::Pool(_), _) => self.next_pool(),
             (TakeOverState::WriteEpoch { pool, absent, slots }, Some(Answer::Wrote(true))) => {
                 self.nodes.extend(slots.nodes.into_iter().map(|h| h.name));
                 if absent {
@@ -367,14 +367,12 @@ impl TakeOver {
     }
 
     fn next_pool(&mut self) -> TakeOverNext {
-        match self.pools.pop() {
-            Some(pool) => self.read_pool(pool),
-            None => {
-                self.nodes.sort();
-                self.nodes.dedup();
-                self.next_node()
-            }
+        if let Some(pool) = self.pools.pop() {
+            return self.read_pool(pool);
         }
+        self.nodes.sort();
+        self.nodes.dedup();
+        self.next_node()
     }
 
     fn read_node(&mut self, node: NodeName) -> TakeOverNext {

@@ -26,7 +26,7 @@ fn leader(api: &FakeApi, epoch: &str) -> Leader {
         door: Door::new(api.client()),
         epoch: epoch.into(),
         settings: Arc::new(Settings {
-            drain_threshold: Duration::from_secs(600),
+            drain_threshold: Duration::from_mins(10),
             settle: Duration::ZERO,
             settle_limit: Duration::ZERO,
             keep_rendered: 1,

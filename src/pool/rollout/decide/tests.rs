@@ -1,10 +1,10 @@
 use super::*;
-use crate::api::label;
 use crate::api::protocol::CordonMark;
+use crate::api::{DAEMONSET, FORCE_FILE, annotation, label};
 use crate::pool::scene::{A, B, C, Scene, asking, cordoned, degraded, infra, node, updating};
 
-fn to(config: &str, kind: Kind) -> Option<Give> {
-    Some(Give { to: Some(config.into()), kind })
+fn to(config: &str, kind: Kind) -> Give {
+    Give { to: Some(config.into()), kind }
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_node_in_mid_update_counts_though_its_daemon_is_away() {
 #[test]
 fn desired_is_written_only_for_a_holder_of_the_pool() {
     assert_eq!(Scene::new(vec![node("n1")]).given("n1"), None);
-    assert_eq!(Scene::new(vec![node("n1")]).slots(&["n1"]).given("n1"), to(B, Kind::HandOut));
+    assert_eq!(Scene::new(vec![node("n1")]).slots(&["n1"]).given("n1"), Some(to(B, Kind::HandOut)));
     let mut later = Scene::new(vec![node("n1")]).slots(&["n1"]);
     later.slots.nodes[0].uid = "uid-of-an-earlier-node".into();
     assert_eq!(later.given("n1"), None, "the slot was another Node's");
@@ -125,9 +125,9 @@ fn a_holder_is_retargeted_at_once_and_at_no_cost() {
     for holder in [updating("n1", B), NodeView { desired: Some(B.into()), ..node("n1") }, degraded("n1", B, "failed")] {
         let away = NodeView { ready: false, ..node("n2") };
         let scene = Scene::new(vec![holder, away]).slots(&["n1"]).target(C);
-        assert_eq!(scene.given("n1"), to(C, Kind::Retarget));
+        assert_eq!(scene.given("n1"), Some(to(C, Kind::Retarget)));
         let back = Scene { slots: scene.slots.clone(), ..scene }.target(A);
-        assert_eq!(back.given("n1"), to(A, Kind::Retarget));
+        assert_eq!(back.given("n1"), Some(to(A, Kind::Retarget)));
     }
 }
 
@@ -138,7 +138,7 @@ fn a_paused_pool_gives_nothing_new_and_says_who_waits() {
     let under_way = Scene::new(vec![updating("n1", B)]).slots(&["n1"]).target(C).paused();
     assert_eq!(under_way.given("n1"), None, "what is under way is finished");
     let withdrawn = Scene::new(vec![updating("n1", B)]).slots(&["n1"]).target(A).paused();
-    assert_eq!(withdrawn.given("n1"), to(A, Kind::Retarget), "back to its own current");
+    assert_eq!(withdrawn.given("n1"), Some(to(A, Kind::Retarget)), "back to its own current");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_held_node_is_left_alone_and_its_reason_is_shown() {
     let under_way = Scene::new(vec![held(updating("n1", B))]).slots(&["n1"]);
     assert_eq!(Scene { world: under_way.world.clone(), ..under_way }.target(C).given("n1"), None);
     let withdrawn = Scene::new(vec![held(updating("n1", B))]).slots(&["n1"]).target(A);
-    assert_eq!(withdrawn.given("n1"), to(A, Kind::Retarget));
+    assert_eq!(withdrawn.given("n1"), Some(to(A, Kind::Retarget)));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn nothing_is_handed_out_before_the_policy_is_in_effect() {
     assert!(scene.kept("n1").contains("MachineConfiguration cluster"));
     let withdrawn = Scene::new(vec![updating("n1", B)]).slots(&["n1"]).target(A);
     let world = World { policy: None, ..withdrawn.world.clone() };
-    assert_eq!(Scene { world, ..withdrawn }.given("n1"), to(A, Kind::Retarget), "which costs nothing");
+    assert_eq!(Scene { world, ..withdrawn }.given("n1"), Some(to(A, Kind::Retarget)), "which costs nothing");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_limit_that_is_none_stops_hand_outs_and_is_named() {
     let asks = Scene::new(vec![asking("n1")]).limit(-1);
     assert_eq!(asks.granted(), [""; 0]);
     let retarget = Scene::new(vec![updating("n1", B)]).slots(&["n1"]).target(C).limit(-1);
-    assert_eq!(retarget.given("n1"), to(C, Kind::Retarget), "which costs nothing");
+    assert_eq!(retarget.given("n1"), Some(to(C, Kind::Retarget)), "which costs nothing");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_slot_is_not_used_when_others_failed_since_it_was_given() {
     assert_eq!(scene.given("n1"), None);
     assert_eq!(scene.gives_back(), ["n1"], "and does not block the others either");
     let lowered = Scene::new(vec![node("n1"), node("n2")]).slots(&["n1", "n2"]);
-    assert_eq!(lowered.given("n1"), to(B, Kind::HandOut));
+    assert_eq!(lowered.given("n1"), Some(to(B, Kind::HandOut)));
     assert_eq!(lowered.given("n2"), None, "the limit was lowered: the earlier holder goes first");
 }
 
@@ -274,7 +274,7 @@ fn a_slot_is_given_back_whatever_pool_the_node_is_in_by_then() {
 #[test]
 fn a_node_that_moved_before_it_claimed_goes_back_to_its_own_config() {
     let unclaimed = NodeView { desired: Some(C.into()), ..node("n1") };
-    assert_eq!(Scene::new(vec![unclaimed.clone()]).given("n1"), to(A, Kind::Back));
+    assert_eq!(Scene::new(vec![unclaimed.clone()]).given("n1"), Some(to(A, Kind::Back)));
     assert_eq!(Scene::new(vec![updating("n1", C)]).given("n1"), None, "what is claimed is finished");
     let joined = NodeView { current: None, ..unclaimed.clone() };
     assert_eq!(Scene::new(vec![joined]).given("n1"), Some(Give { to: None, kind: Kind::Back }));
@@ -282,7 +282,7 @@ fn a_node_that_moved_before_it_claimed_goes_back_to_its_own_config() {
     let mut lost = unclaimed;
     lost.labels.clear();
     let scene = Scene::new(vec![lost]).slots(&["n1"]);
-    assert_eq!(scene.given("n1"), to(A, Kind::Back));
+    assert_eq!(scene.given("n1"), Some(to(A, Kind::Back)));
     assert_eq!(scene.plan().give, ["n1"]);
 }
 

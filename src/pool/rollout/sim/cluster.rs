@@ -1,8 +1,8 @@
-//! The API server, the environment, and the clock.
+//! The API server, and what must hold in it.
 
 use super::Setting;
 use super::daemon::{Daemon, Stage};
-use super::leader::{Leader, Role};
+use super::leader::Leader;
 use crate::api::machine_config_pool::ConfigurationReference;
 use crate::api::protocol::{CordonMark, DrainStatus, NodeState, Slots};
 use crate::api::{ConfigName, MachineConfigPool, MachineConfigPoolSpec, NodeName, PoolName, annotation, label};
@@ -13,10 +13,11 @@ use crate::pool::view::NodeView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// SplitMix64: small, seeded, the same everywhere.
+/// A random generator, `SplitMix64`: small, seeded, the same everywhere.
 pub(super) struct Rng(u64);
 
 impl Rng {
@@ -49,6 +50,7 @@ pub(super) struct Stored<T> {
     pub(super) version: u64,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "what people did is remembered apart")]
 pub(super) struct Cluster {
     pub(super) setting: Setting,
     pub(super) rng: Rng,
@@ -58,19 +60,21 @@ pub(super) struct Cluster {
     pub(super) leases: BTreeMap<NodeName, Timestamp>,
     pub(super) leaders: Vec<Leader>,
     /// Nodes that are cordoned by an administrator.
-    foreign: std::collections::BTreeSet<NodeName>,
-    frozen: [u32; 2],
-    version: u64,
+    pub(super) foreign: BTreeSet<NodeName>,
+    pub(super) frozen: [u32; 2],
+    pub(super) version: u64,
     uids: u64,
     epochs: u64,
-    configs: usize,
-    now: i64,
+    pub(super) configs: usize,
+    pub(super) now: i64,
     story: Vec<String>,
     pub(super) broken: Option<String>,
-    faults: bool,
-    moved: bool,
-    wiped: bool,
-    limited: bool,
+    pub(super) faults: bool,
+    pub(super) moved: bool,
+    pub(super) wiped: bool,
+    pub(super) limited: bool,
+    /// Nodes fail or are deleted in this run: those get slots though they are away.
+    foreign_faults: bool,
     checked: u64,
     /// The pools without their versions.
     known: Pools,
@@ -81,7 +85,7 @@ pub(super) fn config(pool: &PoolName, number: usize) -> ConfigName {
 }
 
 /// The number of a config in its name.
-fn number(config: &ConfigName) -> usize {
+pub(super) fn number(config: &ConfigName) -> usize {
     config.as_str().rsplit_once('-').and_then(|(_, n)| usize::from_str_radix(n, 16).ok()).unwrap_or_default()
 }
 
@@ -95,7 +99,7 @@ impl Cluster {
             daemons: BTreeMap::new(),
             leases: BTreeMap::new(),
             leaders: vec![Leader::default(), Leader::default()],
-            foreign: std::collections::BTreeSet::new(),
+            foreign: BTreeSet::new(),
             frozen: [0; 2],
             version: 0,
             uids: 0,
@@ -108,9 +112,12 @@ impl Cluster {
             moved: false,
             wiped: false,
             limited: false,
+            foreign_faults: false,
             checked: 0,
             known: Pools::new(),
         };
+        let set = &cluster.setting;
+        cluster.foreign_faults = set.not_ready + set.admin + set.deletions + set.forces + set.drifts > 0;
         for name in ["worker", "infra"].into_iter().take(cluster.setting.pools) {
             cluster.store_pool(pool(name, cluster.setting.limit));
         }
@@ -132,7 +139,7 @@ impl Cluster {
         cluster
     }
 
-    fn new_node(&mut self, name: &NodeName, age: usize) -> NodeView {
+    pub(super) fn new_node(&mut self, name: &NodeName, age: usize) -> NodeView {
         self.uids += 1;
         NodeView {
             name: name.clone(),
@@ -158,7 +165,7 @@ impl Cluster {
         }
     }
 
-    fn change_pool(&mut self, name: &PoolName, change: impl FnOnce(&mut MachineConfigPool)) {
+    pub(super) fn change_pool(&mut self, name: &PoolName, change: impl FnOnce(&mut MachineConfigPool)) {
         let mut pool = (*self.pools[name].object).clone();
         change(&mut pool);
         self.store_pool(pool);
@@ -184,13 +191,13 @@ impl Cluster {
         let from = self.story.len().saturating_sub(120);
         let mut text = self.story[from..].join("\n");
         for node in self.nodes.values() {
-            text.push_str(&format!("\n{:?}", node.object));
+            let _ = write!(text, "\n{:?}", node.object);
         }
         for pool in self.pools.values() {
-            text.push_str(&format!("\n{:?} {:?}", pool.object.spec, door::slots(&pool.object)));
+            let _ = write!(text, "\n{:?} {:?}", pool.object.spec, door::slots(&pool.object));
         }
         for daemon in &self.daemons {
-            text.push_str(&format!("\n{daemon:?}"));
+            let _ = write!(text, "\n{daemon:?}");
         }
         text
     }
@@ -207,20 +214,27 @@ impl Cluster {
     }
 
     /// A node that was sent somewhere, or cordoned by mcx, without a slot of the pool it is in; or more slots than the
-    /// limit. Where slots are deleted, nodes are moved or limits lowered by people, this does not hold, and only what
-    /// they lead to is checked.
+    /// limit. Where people delete slots, only how many nodes are on their way is counted; where they move nodes or
+    /// lower limits, this does not hold at all, and only what is done to nodes is checked.
     fn unslotted(&self) -> Option<String> {
-        let plain = self.setting.pools == 1 && !self.wiped && !self.limited;
-        let slots = self.pools.values().map(|p| door::slots(&p.object)).next()?.filter(|_| plain)?;
+        let people = self.setting.pools > 1 || self.limited;
+        if people {
+            return None;
+        }
         let limit = usize::try_from(self.setting.limit).unwrap();
+        let is_sent = |n: &NodeView| n.desired.is_some() && n.desired != n.current;
+        if self.wiped {
+            let sent: Vec<&NodeName> =
+                self.nodes.values().filter(|n| is_sent(&n.object)).map(|n| &n.object.name).collect();
+            let faults = self.setting.bad || self.foreign_faults;
+            return (!faults && sent.len() > limit).then(|| format!("{sent:?} are on their way, limit {limit}"));
+        }
+        let slots = self.pools.values().find_map(|p| door::slots(&p.object))?;
         if slots.nodes.len() > limit {
             return Some(format!("{} slots, limit {limit}", slots.nodes.len()));
         }
         let mut nodes = self.nodes.values().map(|n| &n.object);
-        let bare = nodes.find(|n| {
-            let sent = n.desired.is_some() && n.desired != n.current;
-            (sent || n.cordon_is_ours()) && !slots.holds(&n.name, &n.uid)
-        })?;
+        let bare = nodes.find(|n| (is_sent(n) || n.cordon_is_ours()) && !slots.holds(&n.name, &n.uid))?;
         Some(format!("{} is on its way without a slot", bare.name))
     }
 
@@ -327,234 +341,6 @@ impl Cluster {
         self.tell(|| format!("leader {who} is elected"));
     }
 
-    /// One random thing happens.
-    pub(super) fn random_step(&mut self) {
-        self.now += 1;
-        for frozen in &mut self.frozen {
-            *frozen = frozen.saturating_sub(1);
-        }
-        match self.rng.below(100) {
-            0..45 => self.leader_turn(),
-            45..60 => self.cache_turn(),
-            60..85 => self.daemon_turn(),
-            85..90 => self.lease_turn(),
-            _ => self.fault_turn(),
-        }
-    }
-
-    /// One thing happens, and no fault.
-    pub(super) fn fair_step(&mut self) {
-        self.now += 1;
-        match self.rng.below(4) {
-            0 => self.leader_turn(),
-            1 => self.cache_turn(),
-            2 => self.daemon_turn(),
-            _ => self.lease_turn(),
-        }
-    }
-
-    fn leader_turn(&mut self) {
-        let who = self.rng.below(2);
-        if self.frozen[who] > 0 {
-            return;
-        }
-        if self.leaders.iter().all(|l| l.role == Role::Standby) {
-            self.elect(who);
-        } else if self.leaders[who].role != Role::Standby {
-            self.leader_step(who);
-            self.maybe_ambush(who);
-        }
-    }
-
-    /// Freezes a leader between two requests of one job; another takes over, and people change their minds.
-    fn maybe_ambush(&mut self, who: usize) {
-        if !self.faults || self.setting.ambushes == 0 || !self.leaders[who].is_in_mid_job() || !self.rng.chance(4) {
-            return;
-        }
-        self.setting.ambushes -= 1;
-        self.tell(|| format!("leader {who} freezes in mid-job"));
-        self.frozen[who] = 60 + u32::try_from(self.rng.below(200)).unwrap();
-        if !self.rng.chance(4) {
-            self.frozen[1 - who] = 0;
-            self.elect(1 - who);
-        }
-        let pool = self.pools.keys().next().unwrap().clone();
-        match self.rng.below(4) {
-            0 => self.change_pool(&pool, |p| p.spec.paused = Some(!p.is_paused())),
-            1 => self.edit(&pool),
-            2 => {
-                // Back to where most nodes are.
-                let at = self.nodes.values().find_map(|n| n.object.current.clone());
-                self.set_target(&pool, at.as_ref().map(number).unwrap_or_default());
-            }
-            _ => {}
-        }
-    }
-
-    fn cache_turn(&mut self) {
-        let who = self.rng.below(2);
-        let objects = self.daemons.len() + self.pools.len() + 1;
-        if self.rng.chance(2) {
-            let pick = self.rng.below(objects);
-            self.deliver(who, pick);
-        } else {
-            (0..objects).for_each(|pick| self.deliver(who, pick));
-        }
-    }
-
-    fn daemon_turn(&mut self) {
-        let names: Vec<NodeName> = self.daemons.keys().cloned().collect();
-        let name = names[self.rng.below(names.len())].clone();
-        self.daemon_step(&name);
-    }
-
-    fn lease_turn(&mut self) {
-        let now = self.timestamp();
-        for (name, node) in &self.nodes {
-            if node.object.ready {
-                self.leases.insert(name.clone(), now);
-            }
-        }
-        // A node that was powered off comes back by itself.
-        if !self.faults {
-            let names: Vec<NodeName> = self.nodes.keys().cloned().collect();
-            for name in names {
-                if !self.daemons[&name].rebooting {
-                    self.change_node(&name, |n| n.ready = true);
-                }
-            }
-        }
-    }
-
-    fn fault_turn(&mut self) {
-        let node = NodeName::from(format!("n{}", self.rng.below(self.setting.nodes)));
-        let pool = self.pools.keys().nth(self.rng.below(self.pools.len())).unwrap().clone();
-        let who = self.rng.below(2);
-        let moves = self.setting.pools > 1;
-        let counting = self.leaders.iter().any(Leader::is_in_mid_job);
-        let mut once = |count: fn(&mut Setting) -> &mut u32| {
-            let left = count(&mut self.setting);
-            let any = *left > 0;
-            *left = left.saturating_sub(1);
-            any
-        };
-        match self.rng.below(13) {
-            0 | 1 if once(|s| &mut s.edits) => self.edit(&pool),
-            2 if once(|s| &mut s.failovers) => self.elect(who),
-            3 if once(|s| &mut s.freezes) => self.frozen[who] = 40,
-            4 if once(|s| &mut s.admin) => self.cordon_by_hand(&node),
-            5 if once(|s| &mut s.not_ready) => {
-                self.tell(|| format!("{node} changes its readiness"));
-                if !self.daemons[&node].rebooting {
-                    self.change_node(&node, |n| n.ready = !n.ready);
-                }
-            }
-            6 if once(|s| &mut s.deletions) => self.delete_or_register(&node),
-            7 if moves && once(|s| &mut s.moves) => {
-                self.moved = true;
-                self.tell(|| format!("{node} moves"));
-                self.change_node(&node, |n| {
-                    if n.labels.remove(&role("infra")).is_none() {
-                        n.labels.insert(role("infra"), String::new());
-                    }
-                });
-            }
-            8 if once(|s| &mut s.forces) => {
-                self.tell(|| format!("{node} is forced"));
-                self.daemons.get_mut(&node).unwrap().force = true;
-            }
-            9 if once(|s| &mut s.drifts) => {
-                let daemon = self.daemons.get_mut(&node).unwrap();
-                daemon.drift = !daemon.drift && daemon.journal.is_none();
-                self.tell(|| format!("{node} drifts or heals"));
-            }
-            10 if once(|s| &mut s.pauses) => self.change_pool(&pool, |p| p.spec.paused = Some(!p.is_paused())),
-            11 if once(|s| &mut s.wipes) => {
-                self.wiped = true;
-                self.tell(|| format!("slots of {pool} are deleted"));
-                self.change_pool(&pool, |p| p.metadata.annotations = None);
-            }
-            // Between the count and the cordon nobody can see a limit that is lowered.
-            12 if !counting && once(|s| &mut s.limits) => {
-                self.limited = true;
-                let limit = 1 + i32::from(self.rng.chance(2));
-                self.tell(|| format!("limit of {pool} is {limit}"));
-                self.change_pool(&pool, |p| p.spec.max_unavailable = Some(IntOrString::Int(limit)));
-            }
-            _ => {}
-        }
-    }
-
-    /// To a new config, or back to an earlier one.
-    fn edit(&mut self, pool: &PoolName) {
-        self.configs += 1;
-        let back = self.rng.chance(3);
-        let number = if back { self.rng.below(self.configs) } else { self.configs };
-        self.set_target(pool, number);
-    }
-
-    fn set_target(&mut self, pool: &PoolName, number: usize) {
-        let target = config(pool, number);
-        self.tell(|| format!("target of {pool} is {target}"));
-        self.change_pool(pool, |p| p.spec.configuration = Some(reference(target)));
-    }
-
-    fn cordon_by_hand(&mut self, name: &NodeName) {
-        self.version += 1;
-        let time = self.version.to_string();
-        let Some(node) = self.nodes.get(name) else { return };
-        let cordons = !node.object.cordoned;
-        self.tell(|| format!("{name} is {} by hand", if cordons { "cordoned" } else { "uncordoned" }));
-        if cordons {
-            self.foreign.insert(name.clone());
-        } else {
-            self.foreign.remove(name);
-        }
-        self.change_node(name, |n| {
-            n.cordoned = cordons;
-            n.cordoned_at = cordons.then_some(time);
-        });
-    }
-
-    fn delete_or_register(&mut self, name: &NodeName) {
-        if self.nodes.remove(name).is_some() {
-            self.foreign.remove(name);
-            self.tell(|| format!("{name} is deleted"));
-        } else {
-            let node = self.new_node(name, 50);
-            self.tell(|| format!("{name} is registered again as {}", node.uid));
-            self.store_node(node);
-        }
-    }
-
-    /// No more faults; what administrators did is undone by them, and the last target is a good one.
-    pub(super) fn stop_faults(&mut self) {
-        self.faults = false;
-        self.frozen = [0; 2];
-        self.tell(|| "no more faults".to_owned());
-        let names: Vec<NodeName> = self.daemons.keys().cloned().collect();
-        for name in &names {
-            if !self.nodes.contains_key(name) {
-                self.delete_or_register(name);
-            }
-            if self.foreign.remove(name) {
-                self.change_node(name, |n| (n.cordoned, n.cordoned_at) = (false, None));
-            }
-            if !self.daemons[name].rebooting {
-                self.change_node(name, |n| n.ready = true);
-            }
-            self.daemons.get_mut(name).unwrap().drift = false;
-        }
-        let pools: Vec<PoolName> = self.pools.keys().cloned().collect();
-        for pool in &pools {
-            self.change_pool(pool, |p| p.spec.paused = None);
-            while self.pools[pool].object.target().is_none_or(|t| self.is_bad(&t.into())) {
-                self.configs += 1;
-                self.set_target(pool, self.configs);
-            }
-        }
-    }
-
     /// Every node Done at its pool's target, schedulable and Ready, no slot held.
     pub(super) fn is_at_rest(&self) -> bool {
         let done = |node: &NodeView| {
@@ -571,11 +357,11 @@ impl Cluster {
     }
 }
 
-fn role(name: &str) -> String {
+pub(super) fn role(name: &str) -> String {
     format!("{}{name}", label::NODE_ROLE_PREFIX)
 }
 
-fn reference(target: ConfigName) -> ConfigurationReference {
+pub(super) fn reference(target: &ConfigName) -> ConfigurationReference {
     ConfigurationReference { name: Some(target.to_string()), ..ConfigurationReference::default() }
 }
 
@@ -586,7 +372,7 @@ fn pool(name: &str, limit: u32) -> MachineConfigPool {
         values: Some(vec!["worker".to_owned(), name.to_owned()]),
     };
     let spec = MachineConfigPoolSpec {
-        configuration: Some(reference(config(&name.into(), 0))),
+        configuration: Some(reference(&config(&name.into(), 0))),
         machine_config_selector: Some(LabelSelector { match_expressions: Some(vec![role_in]), match_labels: None }),
         node_selector: Some(LabelSelector {
             match_labels: Some(BTreeMap::from([(role(name), String::new())])),

@@ -71,7 +71,7 @@ impl Cluster {
         if daemon.drift && !daemon.force {
             self.leave(name, node, NodeState::Degraded, Some("Drift: x"));
         } else if daemon.force || (desired != daemon.current && daemon.failed != desired) {
-            self.update(name, daemon, node, desired);
+            self.update(name, daemon, node, desired.as_ref());
         } else if desired == daemon.current {
             self.leave(name, node, NodeState::Done, None);
         } else {
@@ -79,7 +79,7 @@ impl Cluster {
         }
     }
 
-    fn update(&mut self, name: &NodeName, daemon: &Daemon, node: &NodeView, to: Option<ConfigName>) {
+    fn update(&mut self, name: &NodeName, daemon: &Daemon, node: &NodeView, to: Option<&ConfigName>) {
         let phase = |phase, since| Some(PhaseSince { phase, since });
         let now = self.timestamp();
         if node.state != Some(NodeState::Working) {
@@ -90,19 +90,19 @@ impl Cluster {
             });
             return;
         }
-        let mut cost = if daemon.force { 2 } else { self.cost(daemon.current.as_ref(), to.as_ref()) };
-        if cost > 0 && node.current == to {
+        let mut cost = if daemon.force { 2 } else { self.cost(daemon.current.as_ref(), to) };
+        if cost > 0 && node.current.as_ref() == to {
             cost = 2;
         }
         let journal = Journal {
             from: daemon.current.clone(),
-            to: to.clone(),
+            to: to.cloned(),
             cost,
             uid: node.uid.clone(),
             stage: Stage::Opened,
             forced: daemon.force,
         };
-        if cost < 2 || self.is_drained(name, node, to.as_ref()) {
+        if cost < 2 || self.is_drained(name, node, to) {
             self.daemon(name).journal = Some(journal);
         }
     }

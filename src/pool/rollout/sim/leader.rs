@@ -31,7 +31,7 @@ enum Job {
     Slots(SlotRun),
     HandOut(HandOut),
     TakeOver(TakeOver),
-    Cordon(Cordon),
+    Cordon(Box<Cordon>),
 }
 
 /// The cordon of a node: read the Node, read the pools, count, write.
@@ -84,15 +84,11 @@ impl Cluster {
         let names: Vec<NodeName> = self.daemons.keys().cloned().collect();
         let leader = &mut self.leaders[who];
         if let Some(name) = names.get(pick) {
-            match self.nodes.get(name) {
-                Some(node) => {
-                    leader.world.nodes.insert(name.clone(), Arc::clone(&node.object));
-                    leader.node_versions.insert(name.clone(), node.version);
-                }
-                None => {
-                    leader.world.nodes.remove(name);
-                    leader.node_versions.remove(name);
-                }
+            leader.world.nodes.remove(name);
+            leader.node_versions.remove(name);
+            if let Some(node) = self.nodes.get(name) {
+                leader.world.nodes.insert(name.clone(), Arc::clone(&node.object));
+                leader.node_versions.insert(name.clone(), node.version);
             }
             return;
         }
@@ -198,6 +194,9 @@ impl Cluster {
             Ask::WriteNode(change) => {
                 let (node, version) = self.leaders[who].read_node.clone().unwrap();
                 let fresh = self.is_fresh(who);
+                if fresh && matches!(job, Job::HandOut(_)) {
+                    self.check_hand_out(&node, version, &change);
+                }
                 let wrote = self.write_node(&node, version, &change);
                 if wrote && matches!(job, Job::Cordon(_)) {
                     self.tell(|| format!("leader {who} cordons {node}"));
@@ -205,6 +204,17 @@ impl Cluster {
                 }
                 Answer::Wrote(wrote)
             }
+        }
+    }
+
+    /// A node that serves is not sent to a config that costs something while others, whatever made them so, are away.
+    fn check_hand_out(&mut self, name: &NodeName, version: u64, change: &NodeChange) {
+        let Some(stored) = self.nodes.get(name).filter(|s| s.version == version) else { return };
+        let node = Arc::clone(&stored.object);
+        let to = change.annotations.get(annotation::DESIRED_CONFIG).cloned().flatten().map(ConfigName::from);
+        let serves = node.settled() && node.ready && !node.cordoned;
+        if serves && self.cost(node.current.as_ref(), to.as_ref()) > 0 {
+            self.takes_away(name, "a hand-out", true);
         }
     }
 
@@ -290,7 +300,7 @@ impl Cluster {
             DrainKind::Drain if node.cordoned => {}
             DrainKind::Drain => {
                 let cordon = Cordon { node: name, read: None, pools: BTreeMap::new() };
-                self.leaders[who].job = Some((Job::Cordon(cordon), None));
+                self.leaders[who].job = Some((Job::Cordon(Box::new(cordon)), None));
             }
         }
     }

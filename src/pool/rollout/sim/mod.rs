@@ -7,6 +7,7 @@
 
 mod cluster;
 mod daemon;
+mod faults;
 mod leader;
 
 use cluster::{Cluster, Rng};

@@ -168,7 +168,7 @@ fn a_pool_that_needs_nothing_is_not_written() {
 }
 
 /// Takes over a pool with `slots`, and nodes n1 to n3 of which n2 is on its way; `late` replaces n3 in the second list.
-fn take_over(slots: Option<&Slots>, conflict: bool, late: NodeView) -> Vec<String> {
+fn take_over(slots: Option<&Slots>, conflict: bool, late: &NodeView) -> Vec<String> {
     let scene = Scene::new(vec![node("n1"), updating("n2", B), node("n3")]);
     let mut lists = Lists { pools: scene.world.pools.clone(), nodes: scene.world.nodes.clone() };
     let mut known = slots.cloned();
@@ -213,21 +213,21 @@ fn take_over(slots: Option<&Slots>, conflict: bool, late: NodeView) -> Vec<Strin
 fn a_new_leader_marks_the_pool_first_and_then_every_node_that_holds_a_slot() {
     // Hole A1: without the second, a write of the old leader that is under way still succeeds.
     let slots = Scene::new(vec![]).slots(&["n2", "n3"]).slots;
-    assert_eq!(take_over(Some(&slots), false, node("n3")), ["pool new n2 n3", "node n3", "node n2"]);
-    let story = take_over(Some(&slots), true, node("n3"));
+    assert_eq!(take_over(Some(&slots), false, &node("n3")), ["pool new n2 n3", "node n3", "node n2"]);
+    let story = take_over(Some(&slots), true, &node("n3"));
     assert_eq!(story[..2], ["conflict", "pool new n2 n3"], "a lost race is not the end of it");
 }
 
 #[test]
 fn slots_that_are_absent_are_rebuilt_and_every_node_of_the_pool_is_marked() {
     // Hole B12c.
-    assert_eq!(take_over(None, false, node("n3")), ["pool new n2", "node n3", "node n2", "node n1", "list",]);
+    assert_eq!(take_over(None, false, &node("n3")), ["pool new n2", "node n3", "node n2", "node n1", "list",]);
 }
 
 #[test]
 fn what_the_old_leader_wrote_before_it_was_stopped_gets_its_slot() {
     let late = NodeView { desired: Some(B.into()), ..node("n3") };
-    let story = take_over(None, false, late);
+    let story = take_over(None, false, &late);
     assert_eq!(story.last().unwrap(), "pool new n2 n3");
 }
 
