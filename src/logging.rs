@@ -1,8 +1,7 @@
 //! Logs of the controller and the daemon: structured, to standard error, text for people or JSON for programs.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Write};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 /// What the libraries below say is worth hearing only when it is a warning.
 const DEFAULT_FILTER: &str = "info,kube=warn,kube_client=warn,kube_runtime=warn,hyper=warn,tower=warn,rustls=warn";
@@ -49,7 +48,9 @@ pub enum Error {
 /// Sends all logs of this process to standard error. Once per process.
 pub fn init(args: &Args) -> Result<(), Error> {
     let filter = filter(args.filter.as_deref())?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(BoxMakeWriter::new(std::io::stderr));
+    // An error of the writer must not be told either: that would be a panic, when standard error is what is gone.
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Bereft(io::stderr()));
+    let builder = builder.log_internal_errors(false);
     let done = match args.format {
         Format::Text => {
             let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
@@ -60,6 +61,21 @@ pub fn init(args: &Args) -> Result<(), Error> {
     done.map_err(|_| Error::Twice)
 }
 
+/// A writer whose failures count as success. While a node goes down, whoever reads a pod's standard error ends before
+/// the pod does: the process must still hear its SIGTERM, so nothing may depend on a log line.
+struct Bereft<W>(W);
+
+impl<W: Write> Write for Bereft<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(self.0.write(bytes).unwrap_or(bytes.len()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
+}
+
 fn filter(text: Option<&str>) -> Result<EnvFilter, Error> {
     let text = text.filter(|t| !t.trim().is_empty()).unwrap_or(DEFAULT_FILTER);
     EnvFilter::try_new(text).map_err(|e| Error::Filter { filter: text.to_owned(), reason: e.to_string() })
@@ -68,6 +84,25 @@ fn filter(text: Option<&str>) -> Result<EnvFilter, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Gone;
+
+    impl Write for Gone {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn a_log_line_that_nobody_reads_is_no_error() {
+        let mut writer = Bereft(Gone);
+        assert_eq!(writer.write(b"line").unwrap(), 4);
+        writer.flush().unwrap();
+    }
 
     #[test]
     fn a_filter_that_is_none_is_refused_with_an_example() {

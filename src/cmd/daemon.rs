@@ -1,5 +1,6 @@
 //! `mcx daemon`: keeps one node at its desired config.
 
+use super::service;
 use crate::api::NodeName;
 use crate::node::cluster::{self, Cluster};
 use crate::node::daemon::{self, Metrics, Options};
@@ -9,15 +10,12 @@ use crate::{logging, serve};
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 
-/// Kubernetes shows what stands here as the reason why a container ended.
-const TERMINATION_LOG: &str = "/dev/termination-log";
 /// For how long another daemon of this node is waited for: the DaemonSet replaces its pods one after another.
 const LOCK_PATIENCE: Duration = Duration::from_mins(2);
 
@@ -38,10 +36,10 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9081", env = "MCX_LISTEN")]
     listen: SocketAddr,
     /// Compare the whole disk this often, besides every event
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, env = "MCX_SWEEP")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = service::duration, env = "MCX_SWEEP")]
     sweep: Duration,
     /// Watch units for this long after the last action
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, env = "MCX_WATCH_TIME")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = service::duration, env = "MCX_WATCH_TIME")]
     watch_time: Duration,
     #[command(flatten)]
     log: logging::Args,
@@ -49,11 +47,7 @@ pub struct Args {
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let result = start(args);
-    if let Err(error) = &result {
-        last_words(Path::new(TERMINATION_LOG), &format!("{error:#}"));
-    }
-    result.map(|()| ExitCode::SUCCESS)
+    service::last_words(start(args)).map(|()| ExitCode::SUCCESS)
 }
 
 fn start(args: &Args) -> anyhow::Result<()> {
@@ -67,7 +61,7 @@ fn start(args: &Args) -> anyhow::Result<()> {
 }
 
 async fn serve_node(args: &Args) -> anyhow::Result<()> {
-    let stop = stop_on_signal()?;
+    let stop = service::stop_on_signal()?;
     let mut registry = Registry::default();
     let metrics = Metrics::default();
     metrics.register(&mut registry);
@@ -95,73 +89,5 @@ async fn serve_node(args: &Args) -> anyhow::Result<()> {
             working.await?;
             result.context("metrics and probes ended")
         }
-    }
-}
-
-/// Cancelled at the first SIGTERM or SIGINT.
-fn stop_on_signal() -> anyhow::Result<CancellationToken> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut term = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let stop = CancellationToken::new();
-    let cancelled = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        tracing::info!("asked to stop: ending the step that is under way");
-        cancelled.cancel();
-    });
-    Ok(stop)
-}
-
-/// Leaves the reason of the end for Kubernetes to show, where a container runtime has made the file for it.
-#[allow(clippy::disallowed_methods, reason = "the container's own file, not the node's")]
-fn last_words(path: &Path, text: &str) {
-    if path.is_file() {
-        // Standard error has it too: nothing is lost when this fails.
-        let _ = std::fs::write(path, format!("mcx: {}\n", text.replace('\n', " ")));
-    }
-}
-
-/// `90s`, `10m`, `500ms`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let text = text.trim();
-    let wrong = || format!("`{text}` is not a time such as 60s, 5m or 500ms");
-    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
-    match &text[digits..] {
-        "ms" => Ok(Duration::from_millis(number)),
-        "s" => Ok(Duration::from_secs(number)),
-        "m" => number.checked_mul(60).map(Duration::from_secs).ok_or_else(wrong),
-        "h" => number.checked_mul(3600).map(Duration::from_secs).ok_or_else(wrong),
-        _ => Err(wrong()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read_with_their_unit_and_nothing_is_guessed() {
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
-        assert_eq!(duration("2m"), Ok(Duration::from_mins(2)));
-        for wrong in ["", "5", "s", "-5s", "5 s", "5d", "99999999999999999999s", "9223372036854775807h"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn the_reason_of_the_end_is_left_only_where_a_runtime_asks_for_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("termination-log");
-        last_words(&file, "lost");
-        assert!(!file.exists());
-        std::fs::write(&file, "").unwrap();
-        last_words(&file, "two\nlines");
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "mcx: two lines\n");
     }
 }

@@ -10,6 +10,7 @@ pub mod man;
 pub mod print;
 pub mod reference;
 pub mod render;
+pub mod service;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
