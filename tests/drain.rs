@@ -159,7 +159,7 @@ impl Case {
             if done(&view).await {
                 return;
             }
-            assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not in 60 s; {view:#?}");
+            assert!(begun.elapsed() < Duration::from_mins(1), "{what}: not in 60 s; {view:#?}");
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }

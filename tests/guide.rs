@@ -4,8 +4,8 @@ use serde_json::json;
 use std::fs;
 
 fn example(name: &str) -> serde_json::Value {
-    let text = fs::read_to_string(format!("{}/examples/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-    let documents = mcx::yaml::documents(&text).unwrap();
+    let text = fs::read_to_string(format!("{}/examples/{name}", env!("CARGO_MANIFEST_DIR"))).expect("an example");
+    let documents = mcx::yaml::documents(&text).expect("YAML");
     assert_eq!(documents.len(), 1);
     documents[0].value.clone()
 }
