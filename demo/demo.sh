@@ -91,17 +91,18 @@ cat <<T
 
 The cluster stays up. To use it in a shell:
 
-  export RIG=$RIG; . $rig/env.sh        # kubectl and KUBECONFIG=$KUBECONFIG
+  export KUBECONFIG=$KUBECONFIG PATH=$KBIN:\$PATH
+  node() { RIG=$RIG $PWD/$rig/node.sh "\$@"; }
 
 Things to try:
-  drift     $rig/node.sh exec w1 sh -c 'echo "# by hand" >>/etc/chrony.conf'
-            kubectl get node w1 -o yaml | grep machineconfiguration      # Degraded, and why; nothing is overwritten
-  force     $rig/node.sh exec w1 touch /run/machine-config-daemon-force  # applied again, reboot, Done
-  reboot    kubectl apply -f $guide/disable-chrony.yaml                  # cordon, drain, apply, reboot, uncordon: one by one
+  drift     node exec w1 sh -c 'echo "# by hand" >>/etc/chrony.conf'
+            kubectl get node w1 -o yaml | grep machineconfiguration     # Degraded, and why; nothing is overwritten
+  force     node exec w1 touch /run/machine-config-daemon-force         # applied again, reboot, Done
+  reboot    kubectl apply -f $guide/disable-chrony.yaml     # cordon, drain, apply, reboot, uncordon: one by one
             kubectl get nodes -w
-  undo      kubectl delete mc 99-worker-disable-chrony                   # the vendor's unit is given back
+  undo      kubectl delete mc 99-worker-disable-chrony                  # the vendor's unit is given back
   ssh       sed "s|ssh-rsa <ssh-public-key>|\$(cat $RIG/pki/ssh.pub)|" $guide/ssh.yaml | kubectl apply -f -
-            nsenter -t \$($rig/node.sh leader w1) -n ssh -i $RIG/pki/ssh -o StrictHostKeyChecking=no boot@127.0.0.1
+            nsenter -t \$(node leader w1) -n ssh -i $RIG/pki/ssh -o StrictHostKeyChecking=no boot@127.0.0.1
 
 Remove it all: make demo-down
 T

@@ -16,7 +16,7 @@ child=
 finish() { # the clusters that tests started for themselves lie beside this one
   local rc=$?; trap - EXIT INT TERM HUP
   [ -z "$child" ] || kill -- "-$child" 2>/dev/null || :
-  for r in "$RIG"-*; do [ ! -e "$r/.mcx-rig" ] || RIG=$r RIG_PORT="" "$HERE/down.sh" >/dev/null || :; done
+  for r in "$RIG"-*; do [ ! -e "$r/port" ] || RIG=$r RIG_PORT="" "$HERE/down.sh" >/dev/null || :; done
   [ -n "${KEEP:-}" ] || "$HERE/down.sh" || rc=1
   exit "$rc"; }
 trap finish EXIT; trap 'exit 130' INT; trap 'exit 143' TERM; trap 'exit 129' HUP

@@ -2,7 +2,8 @@
 # Settings and helpers of all scripts here. Source it.
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 RIG=$(realpath -m "${RIG:-/tmp/mcx-rig}")                          # state folder of this rig
-: "${RIG_PORT:=$(cat "$RIG/port" 2>/dev/null || echo 16440)}"      # first of ten ports; also names this rig on the host
+RIG_KNOWN=${RIG_PORT:-$(cat "$RIG/port" 2>/dev/null || :)}         # empty: nobody said which, and the folder does not know
+: "${RIG_PORT:=${RIG_KNOWN:-16440}}"                                    # first of ten ports; also names this rig on the host
 export RIG RIG_PORT MCX_RIG_CACHE=${MCX_RIG_CACHE:-$HOME/.cache/mcx-rig}
 API=$((RIG_PORT + 3)) ETCD=$((RIG_PORT + 4)) PEER=$((RIG_PORT + 5)) KCM=$((RIG_PORT + 6)) SCHED=$((RIG_PORT + 7))
 TAG=rig$RIG_PORT                                                   # prefix of cgroups and machine names
@@ -17,7 +18,7 @@ export PATH=${KUBEBUILDER_ASSETS:+$KUBEBUILDER_ASSETS:}$KBIN:$KWOK:$PATH KUBECON
 
 # down.sh deletes below $RIG: only a folder that a rig has claimed, or an empty one
 [ ! -d "$RIG" ] || [ -e "$RIG/.mcx-rig" ] || [ -z "$(ls -A "$RIG")" ] || { echo "RIG=$RIG holds something else" >&2; return 1; }
-claim() { mkdir -p "$RIG"; touch "$RIG/.mcx-rig"; }
+claim() { mkdir -p "$RIG"; touch "$RIG/.mcx-rig"; echo "$RIG_PORT" >"$RIG/port"; }
 
 T0=$(date +%s%N)
 el() { local d=$((($(date +%s%N) - T0) / 10000000)); printf '%4d.%02d s  %s\n' $((d / 100)) $((d % 100)) "$*"; }   # elapsed
