@@ -53,7 +53,7 @@ fn resident(rig: &Rig, pod: &Value) -> f64 {
     let id = text(pod, "/status/containerStatuses/0/containerID").replace("containerd://", "");
     let node = rig.node(&text(pod, "/spec/nodeName"));
     let line = format!(
-        "pid=$(ctr -n k8s.io tasks ls | awk '$1 == \"{id}\" {{print $2}}'); sed -n 's/^VmRSS: *\\([0-9]*\\) kB/\\1/p' /proc/$pid/status"
+        "pid=$(ctr -n k8s.io tasks ls | awk '$1 == \"{id}\" {{print $2}}'); awk '/^VmRSS:/ {{print $2}}' /proc/$pid/status"
     );
     node.sh(&line).parse::<f64>().expect("kB") / 1024.0
 }
