@@ -1,6 +1,8 @@
 //! What a real API server says of objects of the three resources: refused by it, or accepted. What is accepted here and
 //! still wrong is refused by validation, which names it in a condition.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 mod cluster;
 
 use cluster::{admin, custom, install, object};

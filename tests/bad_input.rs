@@ -1,6 +1,8 @@
 //! What people get wrong: each bad input gives a one-line error with object, field path, line and column, exit code 1, and
 //! never a panic; and what only looks wrong is accepted.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -21,7 +23,7 @@ fn render(input: &[u8]) -> Output {
 
 /// A source whose config begins with these ten lines; `body` follows from line 11 on, indented by four.
 fn source(body: &str) -> String {
-    let mut text = format!("{}      version: 3.4.0\n", HEAD);
+    let mut text = format!("{HEAD}      version: 3.4.0\n");
     for line in body.lines() {
         let _ = writeln!(text, "    {line}");
     }
@@ -583,6 +585,7 @@ fn all_slips_of_a_file_are_shown_at_once_from_top_to_bottom() {
     assert_eq!(places, ["-:13:9", "-:14:9", "-:15:9", "-:16:20"], "{stderr}");
 }
 
+#[allow(clippy::too_many_lines, reason = "one table")]
 #[test]
 fn what_is_legal_is_accepted() {
     let accepted = |name: &str, input: &str| -> (String, String) {

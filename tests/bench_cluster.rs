@@ -2,6 +2,7 @@
 //!
 //! Each is measured from outside, as a user would see it: from the write of an object to the annotation on the Node.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 #![allow(clippy::print_stdout, reason = "test code outside of #[test] functions")]
 
 mod harness;

@@ -1,5 +1,7 @@
 //! The command line as people and scripts use it: output, exit codes, pipes.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;

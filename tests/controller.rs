@@ -1,6 +1,8 @@
 //! The controller as a process on a real API server: what it creates, puts back and heals, and how replicas follow one
 //! another. Nodes are made by hand; no daemon takes part.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 mod cluster;
 
 use cluster::{admin, install, kubeconfig, kubectl};

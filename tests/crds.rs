@@ -3,6 +3,8 @@
 //! What users see as text (descriptions, messages of rules) is our own; everything that decides what an API server
 //! accepts, stores or prints must be there with the same meaning.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -200,6 +202,9 @@ fn all_that_was_published_is_there_and_additions_are_a_written_list() {
     assert_eq!(all.widened, listed, "the list of widened rules names rules that do not exist");
 }
 
+/// What is changed, what the report must name, where, and how.
+type Change<'a> = (&'a str, &'a str, String, Box<dyn Fn(&mut Value)>);
+
 /// The comparison itself: each change of a schema is one that it must report.
 #[test]
 fn the_comparison_sees_every_kind_of_difference() {
@@ -208,7 +213,6 @@ fn the_comparison_sees_every_kind_of_difference() {
     let remove = |v: &mut Value, key: &str| {
         v.as_object_mut().expect("an object").remove(key).expect("it was there");
     };
-    type Change<'a> = (&'a str, &'a str, String, Box<dyn Fn(&mut Value)>);
     let changes: Vec<Change> = vec![
         ("type", "machineconfigpools", format!("{pool}/paused"), Box::new(|v| v["type"] = "string".into())),
         ("field gone", "machineconfigpools", pool.to_owned(), Box::new(move |v| remove(v, "paused"))),

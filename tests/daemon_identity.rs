@@ -1,6 +1,8 @@
 //! What a daemon may do to Nodes, seen with real tokens on a real API server: its own annotations on its own Node, and
 //! nothing else. And what each identity of mcx may do at all, as a list that is reviewed like code.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 mod cluster;
 
 use cluster::{admin, install, kubectl, with_token};
@@ -135,7 +137,7 @@ async fn a_daemon_changes_its_own_annotations_on_its_own_node_and_nothing_else_r
 }
 
 /// RBAC alone refuses the rest; were it widened by mistake, admission still would.
-async fn admission_stands_without_rbac(client: &Client, daemon: &Client) {
+async fn admission_stands_without_rbac(_client: &Client, daemon: &Client) {
     let user = format!("--serviceaccount={NAMESPACE}:{DAEMONSET}");
     kubectl(&["delete", "clusterrolebinding,clusterrole", "mcx-test-wide", "--ignore-not-found"]);
     let wide = ["create", "clusterrole", "mcx-test-wide", "--verb=*", "--resource=nodes,nodes/status"];
@@ -184,7 +186,7 @@ async fn each_identity_may_do_what_the_reviewed_list_says() {
     for who in [mcx::api::DEPLOYMENT, DAEMONSET] {
         let everywhere = rights(who, "kube-public");
         let mut list = |place: String, lines: &mut dyn Iterator<Item = &String>| {
-            text += &format!("{who} {place}\n");
+            text.extend([who, " ", &place, "\n"]);
             text.extend(lines.map(|line| format!("  {line}\n")));
         };
         list("in the whole cluster".to_owned(), &mut everywhere.iter());

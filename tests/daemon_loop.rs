@@ -1,6 +1,8 @@
 //! The daemon on a node's root, against an API server in memory: join, update, drift, force, outage, crash.
 //! No service manager runs in the root, so actions are skipped; the rig runs them for real.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 #[path = "support/node_api.rs"]
 mod node_api;
 #[path = "support/node_root.rs"]
@@ -36,7 +38,7 @@ fn start(node: &Node, api: &NodeApi) -> Running {
         let host = Host::open(&root).unwrap().with_program(PathBuf::from(env!("CARGO_BIN_EXE_mcx")));
         let disk = Disk::open(Arc::new(host), Duration::from_secs(10)).await.unwrap();
         let cluster = Cluster::new(client, NodeName::from("n1"));
-        let options = Options { sweep: Duration::from_secs(60), watch_time: Duration::from_millis(100) };
+        let options = Options { sweep: Duration::from_mins(1), watch_time: Duration::from_millis(100) };
         let ready = Arc::new(AtomicBool::new(false));
         daemon::run(disk, cluster, options, Metrics::default(), ready, stopped).await.unwrap();
     });
@@ -62,7 +64,7 @@ async fn until(api: &NodeApi, what: &str, is: impl Fn() -> bool) {
     while !is() {
         api.serve_drains();
         assert!(
-            start.elapsed() < Duration::from_secs(60),
+            start.elapsed() < Duration::from_mins(1),
             "{what} never came; {:?}, {:?}",
             api.state().node,
             api.state().story
@@ -91,8 +93,8 @@ fn reboot_policy() -> Value {
 /// A node that has joined and is Done without a config.
 async fn joined(node: &Node) -> (NodeApi, Running) {
     let api = NodeApi::new();
-    api.config("rendered-w-1", hello("one\n"));
-    api.config("rendered-w-2", hello("two\n"));
+    api.config("rendered-w-1", &hello("one\n"));
+    api.config("rendered-w-2", &hello("two\n"));
     let running = start(node, &api);
     until(&api, "Done", done_at(&api, "")).await;
     (api, running)
@@ -125,7 +127,7 @@ fn an_update_without_actions_neither_cordons_nor_drains_and_withdrawing_gives_ba
         assert_eq!(api.annotation("phase"), "");
         let story = api.state().story.clone();
         assert_eq!(story, ["Done", "Claimed", "Applying", "Done"]);
-        api.config("rendered-w-0", config(&[], &[], None));
+        api.config("rendered-w-0", &config(&[], &[], None));
         api.annotate("desiredConfig", "rendered-w-0");
         until(&api, "the withdrawal", done_at(&api, "rendered-w-0")).await;
         assert!(!node.at("/etc/hello.conf").exists());

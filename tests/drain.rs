@@ -2,6 +2,8 @@
 //!
 //! No kubelet and no controller of mcx take part: Nodes and pods are made by hand, the test is the leader and the daemon.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 mod cluster;
 
 use cluster::{admin, custom, install, kubectl, object};

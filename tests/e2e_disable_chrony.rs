@@ -1,6 +1,6 @@
 //! Behaviour: the guide's "disable chrony", word for word: cordon, drain, apply, reboot, uncordon; and back again.
 
-#![allow(clippy::panic, reason = "test code outside of #[test] functions")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
 mod harness;
 

@@ -1,5 +1,7 @@
 //! The examples are the guide's objects word for word: what a reader copies from there works here.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 use serde_json::json;
 use std::fs;
 

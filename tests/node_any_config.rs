@@ -1,6 +1,8 @@
 //! Whatever configs come in whatever order, killed or not: what is applied compares clean, and what is withdrawn is as it
 //! was before mcx.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 #[path = "support/node_root.rs"]
 mod node_root;
 
@@ -130,7 +132,7 @@ fn live(node: &Node, at: Value, life: &Life) -> Value {
         }
         Life::KilledThenOn(_, step) | Life::KilledThenBack(_, step) => {
             let before = node.tree();
-            let mut journal = node.open(&node.disk(), &at, &to);
+            let mut journal = Node::open(&node.disk(), &at, &to);
             node.until(&mut journal, false, *step);
             let disk = node.disk();
             let mut journal = disk.stored().unwrap().journal.unwrap();

@@ -1,5 +1,7 @@
 //! What makes an update impossible is found before anything is touched, and named with what to do.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 #[path = "support/node_root.rs"]
 mod node_root;
 
@@ -7,7 +9,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use node_root::{Node, config, empty, file, items, owned_file};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A mount that goes with the test, whatever its end.
 struct Mounted(PathBuf);
@@ -18,8 +20,8 @@ impl Mounted {
         Self(at)
     }
 
-    fn bind(from: PathBuf, at: PathBuf) -> Self {
-        mount(Some(&from), &at, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+    fn bind(from: &Path, at: PathBuf) -> Self {
+        mount(Some(from), &at, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
         Self(at)
     }
 
@@ -100,9 +102,9 @@ fn r113_mounts_in_the_way_are_named() {
     }
     node.write("/etc/bound", "x", 0o644);
     node.write("/etc/src/file", "y", 0o644);
-    let read_only = Mounted::bind(node.at("/etc/src"), node.at("/etc/ro")).read_only();
+    let read_only = Mounted::bind(&node.at("/etc/src"), node.at("/etc/ro")).read_only();
     let tmpfs = Mounted::tmpfs(node.at("/etc/tmp"));
-    let bound = Mounted::bind(node.at("/etc/src/file"), node.at("/etc/bound"));
+    let bound = Mounted::bind(&node.at("/etc/src/file"), node.at("/etc/bound"));
     for (path, mount, what) in [
         ("/etc/ro/x", &read_only, "is read-only; remount it writable"),
         ("/etc/tmp/a/x", &tmpfs, "is tmpfs; choose a path on a lasting file system"),

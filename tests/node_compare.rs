@@ -1,5 +1,7 @@
 //! Drift: every way in which a managed item can be wrong is found and named, and nothing else is.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 #[path = "support/node_root.rs"]
 mod node_root;
 
@@ -28,6 +30,7 @@ fn managed() -> Value {
 
 type Change = fn(&Node);
 
+#[allow(clippy::too_many_lines, reason = "one table")]
 #[test]
 fn every_kind_of_drift_is_named_and_put_right_by_hand_it_is_gone() {
     let Some(node) = Node::new() else { return };

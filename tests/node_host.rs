@@ -1,5 +1,7 @@
 //! Commands in a node's root, and what a root says of itself.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 #[path = "support/node_root.rs"]
 mod node_root;
 

@@ -1,6 +1,8 @@
 //! Odd and hostile things on the node: a user who owns a folder on the way leads no write elsewhere, and what is
 //! legitimate, such as `/home -> /var/home`, works.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 #[path = "support/node_root.rs"]
 mod node_root;
 
@@ -49,7 +51,7 @@ fn links_in_a_folder_of_the_user_s_are_refused_before_anything_is_touched() {
     assert!(obstacles[0].starts_with("/home/boot/.ssh/authorized_keys is behind a symlink"), "{obstacles:?}");
     // And if it is put there after the check.
     let disk = node.disk();
-    let mut journal = node.open(&disk, &empty(), &keys());
+    let mut journal = Node::open(&disk, &empty(), &keys());
     node.runtime.block_on(disk.forward(&mut journal)).unwrap_err();
     assert_eq!(node.tree(), before);
 }
@@ -109,7 +111,7 @@ fn a_race_for_ssh_leads_no_write_elsewhere() {
         let end = Instant::now() + Duration::from_secs(3);
         while Instant::now() < end {
             for (from, to) in [(empty(), keys()), (keys(), empty())] {
-                let mut journal = node.open(&disk, &from, &to);
+                let mut journal = Node::open(&disk, &from, &to);
                 if node.runtime.block_on(disk.forward(&mut journal)).is_ok() {
                     written += 1;
                 }

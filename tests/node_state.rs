@@ -1,5 +1,7 @@
 //! What mcx keeps on the node: private, locked, and never taken for absent when damaged.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 #[path = "support/node_root.rs"]
 mod node_root;
 
@@ -28,7 +30,7 @@ fn all_of_it_is_root_s_alone() {
     fs::set_permissions(node.at("/var/lib/mcx"), fs::Permissions::from_mode(0o755)).unwrap();
     node.write("/etc/secret", "was secret\n", 0o600);
     let to = config(&[file("/etc/secret", "secret\n", 0o600)], &[], Some(&[1]));
-    let mut journal = node.open(&node.disk(), &empty(), &to);
+    let mut journal = Node::open(&node.disk(), &empty(), &to);
     node.until(&mut journal, false, usize::MAX);
     node.disk().set_failed(Some(&Failed { config: "x".into(), reason: "y".into(), disruptive: true })).unwrap();
     assert_eq!(fs::metadata(node.at("/var/lib/mcx")).unwrap().mode() & 0o7777, 0o700);
@@ -52,7 +54,7 @@ fn it_is_read_back_as_it_was_written() {
     let to = config(&[file("/etc/x", "x", 0o644)], &[], None);
     disk.adopt(&named(&to)).unwrap();
     disk.set_failed(Some(&failed)).unwrap();
-    let journal = node.open(&disk, &to, &empty());
+    let journal = Node::open(&disk, &to, &empty());
     let stored = disk.stored().unwrap();
     assert_eq!((stored.current, stored.journal, stored.failed), (Some(named(&to)), Some(journal), Some(failed)));
     disk.set_failed(None).unwrap();
@@ -65,7 +67,7 @@ fn it_is_read_back_as_it_was_written() {
 fn r101_a_damaged_file_is_an_error_with_a_way_out_and_nothing_is_touched() {
     let Some(node) = Node::new() else { return };
     let to = config(&[file("/etc/x", "x", 0o644)], &[], None);
-    let mut journal = node.open(&node.disk(), &empty(), &to);
+    let mut journal = Node::open(&node.disk(), &empty(), &to);
     node.until(&mut journal, false, 5);
     node.disk().adopt(&named(&to)).unwrap();
     node.disk().set_failed(Some(&Failed { config: "x".into(), reason: "y".into(), disruptive: true })).unwrap();
@@ -102,7 +104,7 @@ fn a_damaged_original_stops_the_withdrawal_before_anything_is_touched() {
         }
     }
     let disk = node.disk();
-    let mut journal = node.open(&disk, &to, &empty());
+    let mut journal = Node::open(&disk, &to, &empty());
     let error = node.runtime.block_on(disk.forward(&mut journal)).unwrap_err().to_string();
     assert!(error.contains("/etc/x") && error.contains("is damaged"), "{error}");
     assert_eq!(node.tree(), before);

@@ -1,6 +1,8 @@
 //! An update is a transaction: killed before any of its steps it ends at the old or at the new config, and withdrawing
 //! everything gives back exactly what was there.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 #[path = "support/node_root.rs"]
 mod node_root;
 
@@ -103,14 +105,14 @@ fn a_kill_before_any_step_ends_at_the_old_or_at_the_new_config() {
     let template = at_old().unwrap();
     let count = {
         let node = template.copy();
-        let mut journal = node.open(&node.disk(), &old(), &new());
+        let mut journal = Node::open(&node.disk(), &old(), &new());
         node.until(&mut journal, false, usize::MAX).len()
     };
     assert!(count > 40, "the scenario has lost its steps: {count}");
     for stop in 0..count {
         for on in [true, false] {
             let node = template.copy();
-            let mut journal = node.open(&node.disk(), &old(), &new());
+            let mut journal = Node::open(&node.disk(), &old(), &new());
             let steps = node.until(&mut journal, false, stop);
             let when = format!(
                 "killed before step {stop} ({:?} was the last), going {}",
@@ -147,7 +149,7 @@ fn a_kill_before_any_step_ends_at_the_old_or_at_the_new_config() {
 fn a_kill_before_any_step_of_undoing_still_undoes() {
     let Some(lives) = lives() else { return };
     let template = at_old().unwrap();
-    let mut written = template.open(&template.disk(), &old(), &new());
+    let mut written = Node::open(&template.disk(), &old(), &new());
     template.runtime.block_on(template.disk().forward(&mut written)).unwrap();
     let undo = |stop: usize| {
         let node = template.copy();
@@ -178,7 +180,7 @@ fn a_kill_in_the_withdrawal_of_everything_gives_everything_back() {
     let template = at_old().unwrap();
     let withdraw = |stop: usize| {
         let node = template.copy();
-        let mut journal = node.open(&node.disk(), &old(), &empty());
+        let mut journal = Node::open(&node.disk(), &old(), &empty());
         let steps = node.until(&mut journal, false, stop).len();
         (node, steps)
     };
@@ -242,7 +244,7 @@ fn after_lost_state_ours_is_removed_and_what_somebody_else_wrote_stays() {
     let unknown = disk.without_original(&node_root::items(&held)).unwrap();
     assert_eq!(unknown, ["/etc/x.conf", "/etc/y.conf", "enablement of vendor.service"]);
     node.write("/etc/y.conf", "theirs\n", 0o644);
-    let mut journal = node.open(&disk, &held, &empty());
+    let mut journal = Node::open(&disk, &held, &empty());
     node.runtime.block_on(disk.forward(&mut journal)).unwrap();
     disk.close().unwrap();
     assert!(!node.at("/etc/x.conf").exists());
@@ -259,7 +261,7 @@ fn r107_r151_an_update_that_changes_nothing_writes_nothing_and_calls_nothing() {
             .collect()
     };
     let before = times(&node);
-    let mut journal = node.open(&node.disk(), &old(), &old());
+    let mut journal = Node::open(&node.disk(), &old(), &old());
     let steps: Vec<String> = node.until(&mut journal, false, usize::MAX).iter().map(ToString::to_string).collect();
     assert_eq!(times(&node), before);
     assert!(!steps.iter().any(|step| step.contains("enable") || step.contains("stage ")), "{steps:?}");
@@ -270,7 +272,7 @@ fn an_edit_during_the_update_is_not_overwritten_and_the_update_is_undone() {
     let Some(node) = at_old() else { return };
     let at_old = node.tree();
     let disk = node.disk();
-    let mut journal = node.open(&disk, &old(), &new());
+    let mut journal = Node::open(&disk, &old(), &new());
     let mut count = 0;
     let mut edit = |step: &mcx::node::plan::Step| {
         count += 1;
@@ -291,7 +293,7 @@ fn an_error_in_the_middle_can_be_undone_and_leaves_a_foreign_edit_alone() {
     let Some(node) = at_old() else { return };
     let at_old = node.tree();
     let disk = node.disk();
-    let mut journal = node.open(&disk, &old(), &new());
+    let mut journal = Node::open(&disk, &old(), &new());
     let mut edit = |step: &mcx::node::plan::Step| {
         if step.to_string() == "switch /etc/a.conf" {
             node.write("/etc/a.conf", "edited\n", 0o644);
@@ -321,7 +323,7 @@ fn r124_the_force_file_s_update_writes_everything_that_differs() {
     node.systemctl(&["enable", "chronyd.service"]);
     let disk = node.disk();
     assert_eq!(node.deviations(&disk, &old()).len(), 9);
-    let mut journal = node.open_as(&disk, &old(), &old(), true);
+    let mut journal = Node::open_as(&disk, &old(), &old(), true);
     node.runtime.block_on(disk.forward(&mut journal)).unwrap();
     disk.close().unwrap();
     assert_same(&node.tree(), &right, "after the forced update");

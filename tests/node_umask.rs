@@ -1,5 +1,7 @@
 //! The umask of the daemon does not matter. A file of its own: the umask belongs to the whole process.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 #[path = "support/node_root.rs"]
 mod node_root;
 

@@ -1,5 +1,7 @@
 //! systemd's own ways with enablement and masks, as they were found by trying (L-10 to L-17), on real `systemctl`.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 #[path = "support/node_root.rs"]
 mod node_root;
 
@@ -98,7 +100,7 @@ fn l10_r152_a_dangling_alias_of_ours_does_not_block_its_successor() {
     // Its file went by another's hand, so that nothing disabled it; then the force file.
     fs::remove_file(node.at("/etc/systemd/system/b.service")).unwrap();
     let disk = node.disk();
-    let mut journal = node.open_as(&disk, &second, &first, true);
+    let mut journal = Node::open_as(&disk, &second, &first, true);
     node.runtime.block_on(disk.forward(&mut journal)).unwrap();
     assert_eq!(node.deviations(&disk, &first), Vec::<String>::new());
 }
@@ -113,7 +115,7 @@ fn l10_r253_g06_links_of_a_failed_enable_are_undone() {
     let before = node.tree();
     let new = units(&[with_alias("a.service"), json!({"name": "vendor.service", "enabled": false})]);
     let disk = node.disk();
-    let mut journal = node.open(&disk, &old, &new);
+    let mut journal = Node::open(&disk, &old, &new);
     let error = node.runtime.block_on(disk.forward(&mut journal)).unwrap_err().to_string();
     assert!(error.starts_with("`systemctl enable --no-reload -- a.service` failed: exit status 1: "), "{error}");
     assert_eq!(journal.stage, Stage::Switching);
@@ -166,7 +168,7 @@ fn l15_a_sibling_that_is_disabled_along_is_enabled_again() {
 fn a_sibling_is_given_back_as_it_was_before_the_unit_that_enabled_it_along() {
     let main = json!({"name": "main.service", "enabled": true, "contents": format!("{BODY}Also=vendor.service\n")});
     let sibling = json!({"name": "vendor.service", "enabled": true});
-    let (one, both, other) = (units(&[main.clone()]), units(&[main, sibling.clone()]), units(&[sibling]));
+    let (one, both, other) = (units(std::slice::from_ref(&main)), units(&[main, sibling.clone()]), units(&[sibling]));
     for way in [[&one, &both, &other], [&other, &both, &one], [&one, &both, &one], [&other, &both, &other]] {
         let Some(node) = Node::new() else { return };
         let before = node.tree();
@@ -218,12 +220,12 @@ fn r154_dropins_go_one_by_one_and_their_folder_with_the_last() {
     let with = |dropins: &[Value]| units(&[json!({"name": "vendor.service", "dropins": dropins})]);
     let two = with(&[dropin("a.conf", "[Unit]\n"), dropin("b.conf", "[Unit]\n")]);
     let one = with(&[dropin("a.conf", ""), dropin("b.conf", "[Unit]\n")]);
-    let none = with(&[dropin("a.conf", ""), dropin("b.conf", "")]);
+    let neither = with(&[dropin("a.conf", ""), dropin("b.conf", "")]);
     node.update(&empty(), &two);
     node.update(&two, &one);
     let dir = node.at("/etc/systemd/system/vendor.service.d");
     assert!(!dir.join("a.conf").exists() && dir.join("b.conf").exists());
-    node.update(&one, &none);
+    node.update(&one, &neither);
     assert!(!dir.exists());
 }
 
@@ -271,7 +273,7 @@ fn a_file_that_cannot_be_replaced_ends_the_update_by_name_and_all_of_it_is_undon
         None,
     );
     let disk = node.disk();
-    let mut journal = node.open(&disk, &empty(), &to);
+    let mut journal = Node::open(&disk, &empty(), &to);
     let Some(immutable) = Immutable::of(node.at("/etc/m.conf")) else {
         eprintln!("skipped: this file system knows no immutable files");
         return;
@@ -293,7 +295,7 @@ fn an_unwritable_state_folder_stops_before_anything_is_touched() {
     let Some(node) = Node::lasting() else { return };
     let disk = node.disk();
     let to = config(&[file("/etc/a.conf", "a\n", 0o644)], &[], None);
-    let mut journal = node.open(&disk, &empty(), &to);
+    let mut journal = Node::open(&disk, &empty(), &to);
     let before = node.tree();
     let Some(_immutable) = Immutable::of(node.at("/var/lib/mcx")) else { return };
     node.runtime.block_on(disk.forward(&mut journal)).unwrap_err();

@@ -1,5 +1,7 @@
 //! A change of anything managed is told within a moment; of anything else it is not.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 #[path = "support/node_root.rs"]
 mod node_root;
 
@@ -20,6 +22,9 @@ async fn settle(disk: &Disk, items: &Items) {
     while tokio::time::timeout(SILENCE, disk.changed(items)).await.is_ok() {}
 }
 
+/// What is changed, and how.
+type Change<'a> = (&'a str, Box<dyn Fn() + 'a>);
+
 #[test]
 fn each_change_of_a_managed_thing_is_told() {
     let Some(node) = Node::new() else { return };
@@ -33,13 +38,13 @@ fn each_change_of_a_managed_thing_is_told() {
     );
     node.update(&empty(), &to);
     let (disk, items) = (node.disk(), items(&to));
-    let changes: Vec<(&str, Box<dyn Fn()>)> = vec![
+    let changes: Vec<Change> = vec![
         ("bytes", Box::new(|| node.write("/etc/a.conf", "b\n", 0o644))),
         (
             "mode",
             Box::new(|| {
                 fs::set_permissions(node.at("/etc/a.conf"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
-                    .unwrap()
+                    .unwrap();
             }),
         ),
         ("owner", Box::new(|| node.own("/etc/a.conf", 5, 5))),

@@ -1,5 +1,7 @@
 //! The observer that the cluster tests trust: it must see what it is there to see, and nothing else.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 mod harness;
 
 use harness::{Judge, NodeView};

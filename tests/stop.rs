@@ -1,5 +1,7 @@
 //! SIGTERM ends the controller and the daemon within seconds, whatever else is gone by then.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -28,6 +28,7 @@ complete -c mcx -n "__fish_mcx_needs_command" -s h -l help -d 'Print help'
 complete -c mcx -n "__fish_mcx_needs_command" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "render" -d 'Print the rendered config of a pool'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "controller" -d 'Run the cluster controller'
+complete -c mcx -n "__fish_mcx_needs_command" -f -a "daemon" -d 'Run the daemon of one node'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "crds" -d 'Print the custom resource definitions'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "completions" -d 'Print a script for a shell to complete mcx on TAB'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "man" -d 'Write manual pages'
@@ -57,6 +58,17 @@ json\t'One JSON object a line'"
 complete -c mcx -n "__fish_mcx_using_subcommand controller" -l log -d 'What to log: a level, or `module=level` pairs as in `RUST_LOG`' -r
 complete -c mcx -n "__fish_mcx_using_subcommand controller" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mcx -n "__fish_mcx_using_subcommand controller" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l root -d 'The node\'s root directory' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l node-name -d 'Name of the node this runs on' -r
+complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l kubeconfig -d 'Kubeconfig; without it the pod\'s service account' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l listen -d 'Address of /metrics, /healthz and /readyz' -r
+complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l sweep -d 'Compare the whole disk this often, besides every event' -r
+complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l watch-time -d 'Watch units for this long after the last action' -r
+complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l log-format -d 'Form of log lines' -r -f -a "text\t'For people'
+json\t'One JSON object a line'"
+complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l log -d 'What to log: a level, or `module=level` pairs as in `RUST_LOG`' -r
+complete -c mcx -n "__fish_mcx_using_subcommand daemon" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mcx -n "__fish_mcx_using_subcommand daemon" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand crds" -s h -l help -d 'Print help'
 complete -c mcx -n "__fish_mcx_using_subcommand crds" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -69,6 +69,23 @@ json\:"One JSON object a line"))' \
 '--version[Print version]' \
 && ret=0
 ;;
+(daemon)
+_arguments "${_arguments_options[@]}" : \
+'--root=[The node'\''s root directory]:DIR:_files' \
+'--node-name=[Name of the node this runs on]:NAME:_default' \
+'--kubeconfig=[Kubeconfig; without it the pod'\''s service account]:FILE:_files' \
+'--listen=[Address of /metrics, /healthz and /readyz]:ADDR:_default' \
+'--sweep=[Compare the whole disk this often, besides every event]:TIME:_default' \
+'--watch-time=[Watch units for this long after the last action]:TIME:_default' \
+'--log-format=[Form of log lines]:FORMAT:((text\:"For people"
+json\:"One JSON object a line"))' \
+'--log=[What to log\: a level, or \`module=level\` pairs as in \`RUST_LOG\`]:FILTER:_default' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+&& ret=0
+;;
 (crds)
 _arguments "${_arguments_options[@]}" : \
 '-h[Print help]' \
@@ -126,6 +143,7 @@ _mcx_commands() {
     local commands; commands=(
 'render:Print the rendered config of a pool' \
 'controller:Run the cluster controller' \
+'daemon:Run the daemon of one node' \
 'crds:Print the custom resource definitions' \
 'completions:Print a script for a shell to complete mcx on TAB' \
 'man:Write manual pages' \
@@ -148,6 +166,11 @@ _mcx__subcmd__controller_commands() {
 _mcx__subcmd__crds_commands() {
     local commands; commands=()
     _describe -t commands 'mcx crds commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__daemon_commands] )) ||
+_mcx__subcmd__daemon_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx daemon commands' commands "$@"
 }
 (( $+functions[_mcx__subcmd__host-exec_commands] )) ||
 _mcx__subcmd__host-exec_commands() {

@@ -38,7 +38,7 @@ impl NodeApi {
     pub(crate) fn new() -> Self {
         let state = State {
             node: None,
-            configs: Default::default(),
+            configs: std::collections::BTreeMap::default(),
             policy: None,
             events: vec![],
             story: vec![],
@@ -90,7 +90,7 @@ impl NodeApi {
     }
 
     /// Adds a rendered config.
-    pub(crate) fn config(&self, name: &str, config: Value) {
+    pub(crate) fn config(&self, name: &str, config: &Value) {
         let object = json!({"apiVersion": "machineconfiguration.alauda.io/v1alpha1", "kind": "MachineConfig",
             "metadata": {"name": name}, "spec": {"config": config}});
         self.state().configs.insert(name.to_owned(), object);
@@ -199,8 +199,10 @@ impl NodeApi {
         }
         state.version += 1;
         node["metadata"]["resourceVersion"] = json!(state.version.to_string());
-        let note = |key: &str| node["metadata"]["annotations"][format!("{PREFIX}{key}")].as_str().unwrap_or_default();
-        let told = note("phase").split(' ').next().filter(|p| !p.is_empty()).unwrap_or(note("state")).to_owned();
+        let annotation =
+            |key: &str| node["metadata"]["annotations"][format!("{PREFIX}{key}")].as_str().unwrap_or_default();
+        let told =
+            annotation("phase").split(' ').next().filter(|p| !p.is_empty()).unwrap_or(annotation("state")).to_owned();
         state.story.push(told);
         state.node = Some(node.clone());
         let _ = self.1.send(json!({"type": "MODIFIED", "object": node}));

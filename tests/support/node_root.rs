@@ -44,6 +44,7 @@ impl Node {
         Self::below(Path::new(env!("CARGO_TARGET_TMPDIR")))
     }
 
+    #[allow(clippy::print_stderr, reason = "a skipped test says so")]
     fn below(parent: &Path) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("skipped: needs root, to give files to other users");
@@ -133,11 +134,11 @@ impl Node {
     }
 
     /// Opens a transaction.
-    pub(crate) fn open(&self, disk: &Disk, from: &Value, to: &Value) -> Journal {
-        self.open_as(disk, from, to, false)
+    pub(crate) fn open(disk: &Disk, from: &Value, to: &Value) -> Journal {
+        Self::open_as(disk, from, to, false)
     }
 
-    pub(crate) fn open_as(&self, disk: &Disk, from: &Value, to: &Value, forced: bool) -> Journal {
+    pub(crate) fn open_as(disk: &Disk, from: &Value, to: &Value, forced: bool) -> Journal {
         let journal = Journal {
             version: mcx::node::journal::VERSION,
             from: named(from),
@@ -157,7 +158,7 @@ impl Node {
     /// A whole update.
     pub(crate) fn update(&self, from: &Value, to: &Value) {
         let disk = self.disk();
-        let mut journal = self.open(&disk, from, to);
+        let mut journal = Self::open(&disk, from, to);
         self.runtime.block_on(disk.forward(&mut journal)).unwrap();
         assert_eq!(journal.stage, Stage::Written);
         assert_eq!(self.deviations(&disk, to), Vec::<String>::new(), "after the update");
