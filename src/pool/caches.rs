@@ -4,6 +4,7 @@
 //! with the reason: one of them must be named to people, and must not stop the others (`DeserializeGuard`).
 
 use super::cache::{Cache, follow, one_line};
+use super::placement::Placement;
 use super::view::NodeView;
 use super::world::World;
 use crate::api::{
@@ -72,7 +73,7 @@ pub struct Caches {
     nodes: Arc<Cache<Arc<NodeView>>>,
     pods: Arc<Cache<PodView>>,
     leases: Arc<Cache<Timestamp>>,
-    daemon_sets: Arc<Cache<()>>,
+    daemon_sets: Arc<Cache<Placement>>,
     changed: Arc<Notify>,
 }
 
@@ -107,7 +108,13 @@ impl Caches {
         tasks.spawn(follow(Arc::clone(&caches.pods), pods, all(), pod, changed()));
         let daemon_sets: Api<DaemonSet> = Api::namespaced(c(), namespace);
         let by_name = all().fields(&format!("metadata.name={DAEMONSET}"));
-        tasks.spawn(follow(Arc::clone(&caches.daemon_sets), daemon_sets, by_name, |_| Some(()), changed()));
+        tasks.spawn(follow(
+            Arc::clone(&caches.daemon_sets),
+            daemon_sets,
+            by_name,
+            |set| Some(Placement::new(&set)),
+            changed(),
+        ));
         // A renewed lease wakes nobody: there are some hundreds a second in a large cluster.
         let leases: Api<Lease> = Api::namespaced(c(), NODE_LEASES);
         let renewed = |lease: Lease| Some(lease.spec?.renew_time?.0);
@@ -161,7 +168,10 @@ impl Caches {
         world.rendered = rendered.map(|c| ConfigName::from(c.name())).collect();
         world.nodes = self.nodes.read().iter().map(|(n, v)| (NodeName::from(n.as_str()), Arc::clone(v))).collect();
         world.leases = self.leases.read().iter().map(|(n, t)| (NodeName::from(n.as_str()), *t)).collect();
-        world.daemons_expected = !self.daemon_sets.read().is_empty();
+        let sets = self.daemon_sets.read();
+        let expected = |node: &&Arc<NodeView>| sets.values().any(|placement| placement.expects(node));
+        world.daemons_expected = world.nodes.values().filter(expected).map(|n| n.name.clone()).collect();
+        drop(sets);
         let daemons = objects.pods.iter().filter(|p| p.role == Role::Daemon && p.ready);
         world.daemons = daemons.filter_map(|p| p.node.clone()).collect();
         world.policy_problem = problem(&objects);

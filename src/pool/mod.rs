@@ -11,6 +11,7 @@
 //! | `status` | a pool's counts and conditions |
 //! | `drain` | drain and uncordon requests |
 //! | `rendering` | sources to rendered configs: settle, publish, put back, collect |
+//! | `placement` | on which nodes a daemon pod is expected |
 //! | `policy` | the status of `cluster` |
 //! | `shipped` | the objects that mcx creates when they are absent |
 //! | `door` | every request to the API server |
@@ -37,6 +38,7 @@ pub mod leader;
 pub mod limit;
 pub mod membership;
 pub mod metrics;
+pub mod placement;
 pub mod policy;
 pub mod rendering;
 pub mod rollout;

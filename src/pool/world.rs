@@ -29,8 +29,8 @@ pub struct World {
     pub policy_problem: Option<String>,
     /// Nodes on which a daemon pod is Ready.
     pub daemons: BTreeSet<NodeName>,
-    /// Whether daemon pods are expected at all: the DaemonSet exists. Without it daemons run as host processes.
-    pub daemons_expected: bool,
+    /// Nodes on which a daemon pod is expected. On the others a daemon may run as a process of the host.
+    pub daemons_expected: BTreeSet<NodeName>,
     /// When each node's kubelet last renewed its lease.
     pub leases: BTreeMap<NodeName, Timestamp>,
 }

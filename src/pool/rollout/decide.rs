@@ -216,7 +216,8 @@ impl<'a> Case<'a> {
 
     /// Whether a daemon can be expected to answer for the node.
     fn has_daemon(&self, node: &NodeView) -> bool {
-        node.state.is_some() && (!self.world.daemons_expected || self.world.daemons.contains(&node.name))
+        node.state.is_some()
+            && (!self.world.daemons_expected.contains(&node.name) || self.world.daemons.contains(&node.name))
     }
 
     /// Whether the node is unavailable, whatever the target and whoever made it so.

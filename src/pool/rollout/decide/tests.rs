@@ -96,16 +96,23 @@ fn a_node_without_daemon_does_not_block_its_pool_for_ever() {
 #[test]
 fn where_daemon_pods_are_expected_only_nodes_with_a_ready_one_are_candidates() {
     let mut scene = Scene::new(vec![node("n1"), node("n2")]);
-    scene.world.daemons_expected = true;
+    scene.world.daemons_expected = ["n1", "n2"].map(NodeName::from).into();
     scene.world.daemons = [NodeName::from("n2")].into();
     assert_eq!(scene.granted(), ["n2"]);
     assert!(matches!(scene.why("n1"), Why::Kept(text) if text.contains("not Ready") && text.contains(DAEMONSET)));
 }
 
 #[test]
+fn a_daemon_that_is_a_process_of_the_host_needs_no_pod() {
+    let mut scene = Scene::new(vec![node("n1"), node("n2")]);
+    scene.world.daemons_expected = [NodeName::from("n2")].into();
+    assert_eq!(scene.granted(), ["n1"]);
+}
+
+#[test]
 fn a_node_in_mid_update_counts_though_its_daemon_is_away() {
     let mut scene = Scene::new(vec![updating("n1", B), node("n2")]).slots(&["n1"]);
-    scene.world.daemons_expected = true;
+    scene.world.daemons_expected = ["n1", "n2"].map(NodeName::from).into();
     scene.world.daemons = [NodeName::from("n2")].into();
     assert_eq!(scene.granted(), [""; 0]);
 }
