@@ -1,5 +1,5 @@
 #!/bin/bash
-# e2e.sh [TEST...]: the tests that need the rig, on one cluster that they share, from nothing to nothing.
+# e2e.sh [TEST...]: the tests that need the rig, from nothing to nothing: on bare control planes, then on one cluster that they share.
 #
 # TEST: names of test files, e2e_chrony for tests/e2e_chrony.rs; default: all that have ignored tests. FILTER=WORD: only tests whose names contain it. SHOW=1: what they print.
 # KEEP=1 leaves the cluster up at the end; then, with REUSE=1, the next run takes it as it is (old image included).
@@ -21,17 +21,33 @@ finish() { # the clusters that tests started for themselves lie beside this one
   exit "$rc"; }
 trap finish EXIT; trap 'exit 130' INT; trap 'exit 143' TERM; trap 'exit 129' HUP
 
-# what does not compile is known before a cluster is started
+# Three places: a control plane with nothing in it for tests that bring their own controllers, objects or nothing at all;
+# one more for those that start controllers; and for the rest a cluster with nodes and mcx installed.
+bare=() controllers=() cluster=()
+place() { case $1 in api_objects | daemon_identity | drain) bare+=("$1") ;; controller) controllers+=("$1") ;; *) cluster+=("$1") ;; esac; }
 [ $# -gt 0 ] || { mapfile -t all < <(grep -l '^#\[ignore' tests/*.rs | grep -v /bench_ | sed 's|tests/\(.*\).rs|\1|'); set -- "${all[@]}"; }
-tests=(); for t; do tests+=(--test "$t"); done
-cargo test --locked --no-run "${tests[@]}" 8>&-
-export MCX_IMAGE=${MCX_IMAGE:-$("$HERE/image.sh" 8>&-)} MCX_RIG=$RIG MCX_RIG_KUBECONFIG=$KUBECONFIG
-if [ -z "${REUSE:-}" ] || ! kubectl get --raw /readyz >/dev/null 2>&1; then "$HERE/cluster.sh" m1:master w1 w2 w3; fi
-el "cluster up; KUBECONFIG=$KUBECONFIG"
+tests=(); for t; do tests+=(--test "$t"); place "$t"; done
 
-# in the background and in its own process group, so that a signal is heard at once and ends all of it;
-# one test at a time: they share the cluster
-set -m
-cargo test --locked --no-fail-fast "${tests[@]}" -- --ignored --test-threads=1 ${SHOW:+--nocapture} ${FILTER:+"$FILTER"} 8>&- </dev/null & child=$!
-rc=0; wait "$child" || rc=$?; child=
+# what does not compile is known before anything is started
+cargo test --locked --no-run "${tests[@]}" 8>&-
+export MCX_RIG=$RIG MCX_RIG_KUBECONFIG=$KUBECONFIG
+rc=0
+run() { # run TEST...: in the background and in its own process group, so that a signal is heard at once and ends all of it;
+  # one test at a time: they share what runs
+  local t tests=(); for t; do tests+=(--test "$t"); done
+  set -m
+  cargo test --locked --no-fail-fast "${tests[@]}" -- --ignored --test-threads=1 ${SHOW:+--nocapture} ${FILTER:+"$FILTER"} 8>&- </dev/null & child=$!
+  set +m
+  wait "$child" || rc=$?; child=; }
+control_plane() { "$HERE/build.sh" | tail -1; "$HERE/down.sh" >/dev/null || :; claim
+  "$HERE/up.sh" >"$RIG/up.out" 2>&1 8>&- || { cat "$RIG/up.out" >&2; exit 1; }; el "control plane up, nothing in it"; }
+
+[ ${#bare[@]} = 0 ] || { control_plane; run "${bare[@]}"; }
+[ ${#controllers[@]} = 0 ] || { control_plane; run "${controllers[@]}"; }
+if [ ${#cluster[@]} -gt 0 ]; then
+  MCX_IMAGE=${MCX_IMAGE:-$("$HERE/image.sh" 8>&-)}; export MCX_IMAGE
+  if [ -z "${REUSE:-}" ] || ! kubectl get --raw /readyz >/dev/null 2>&1; then "$HERE/cluster.sh" m1:master w1 w2 w3 8>&-; fi
+  el "cluster up; KUBECONFIG=$KUBECONFIG"
+  run "${cluster[@]}"
+fi
 el "tests ended with $rc"; exit "$rc"
