@@ -192,6 +192,17 @@ pub(super) fn with_siblings(root: &Root, unit: &str, next: &Layout) -> Result<BT
     Ok(all)
 }
 
+/// The present links of these units and of all that goes with them, under either of two layouts.
+pub(super) fn snapshot(root: &Root, of: &[String], old: &Layout, new: &Layout) -> Result<Enablement, Error> {
+    let mut units = BTreeSet::new();
+    for unit in of {
+        units.extend(with_siblings(root, unit, old)?);
+        units.extend(with_siblings(root, unit, new)?);
+    }
+    let (links, dirs) = links(root, &units)?;
+    Ok(Enablement::new("", String::new(), links, units, dirs))
+}
+
 /// The enablement of a unit and its siblings before mcx: as it is now, or as an earlier record has it, since a sibling's
 /// links may be ours by now.
 pub(super) fn look(
