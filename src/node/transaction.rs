@@ -124,16 +124,23 @@ impl Transaction {
             }
             Step::Switch { path, .. } | Step::GiveBack { path, .. } => blocking(move || this.switch(&path)).await,
             Step::UnmaskRuntime { unit } => self.unmask_runtime(&unit),
-            Step::Enable { unit } => units::enable(host, &unit, &|name| self.knows(name)).await,
+            Step::Enable { unit } => {
+                disturbed.extend(units::with_siblings(root, &unit, &self.new)?);
+                units::enable(host, &unit, &|name| self.knows(name)).await
+            }
             Step::GiveBackEnablement { unit } => self.give_back_enablement(&unit).await,
             Step::GiveBackLinks => match self.originals().links()? {
                 Some(links) => units::give_back(root, &links, &|_| false),
                 None => Ok(()),
             },
             Step::Flush => {
-                // Siblings of what was disabled went with it (L-15).
-                for unit in disturbed.iter().filter(|unit| self.new.enablement.get(*unit) == Some(&true)) {
-                    units::enable(host, unit, &|name| self.knows(name)).await?;
+                // Siblings of what was disabled, or enabled, went with it (L-15): what the config says of them counts.
+                for unit in disturbed.iter() {
+                    match self.new.enablement.get(unit) {
+                        Some(true) => units::enable(host, unit, &|name| self.knows(name)).await?,
+                        Some(false) => units::remove_links(root, unit)?,
+                        None => {}
+                    }
                 }
                 blocking(move || this.flush()).await
             }

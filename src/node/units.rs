@@ -109,7 +109,8 @@ pub(super) async fn disable(host: &Host, unit: &str, goes: bool) -> Result<(), E
     Ok(())
 }
 
-fn remove_links(root: &Root, unit: &str) -> Result<(), Error> {
+/// Removes the links that enable a unit, and none of its siblings'.
+pub(super) fn remove_links(root: &Root, unit: &str) -> Result<(), Error> {
     let (present, _) = links(root, &BTreeSet::from([unit.to_owned()]))?;
     for path in present.keys() {
         let place = root.place(path).map_err(Error::file("open", path))?;
