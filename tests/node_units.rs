@@ -165,6 +165,18 @@ fn l15_a_sibling_that_is_disabled_along_is_enabled_again() {
 }
 
 #[test]
+fn l15_a_sibling_that_the_config_disables_is_not_enabled_along() {
+    let Some(node) = Node::new() else { return };
+    let before = node.tree();
+    let main = json!({"name": "main.service", "enabled": true, "contents": format!("{BODY}Also=chronyd.service\n")});
+    let to = units(&[main, json!({"name": "chronyd.service", "enabled": false})]);
+    node.update(&empty(), &to);
+    assert_eq!(node.systemctl(&["is-enabled", "chronyd.service"]), "disabled");
+    node.update(&to, &empty());
+    assert_same(&node.tree(), &before, "withdrawn");
+}
+
+#[test]
 fn a_sibling_is_given_back_as_it_was_before_the_unit_that_enabled_it_along() {
     let main = json!({"name": "main.service", "enabled": true, "contents": format!("{BODY}Also=vendor.service\n")});
     let sibling = json!({"name": "vendor.service", "enabled": true});

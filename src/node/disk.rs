@@ -229,6 +229,7 @@ impl Disk {
             &|path| layout.places.contains_key(path) || (keep_all_keys && path.ends_with("/.ssh/authorized_keys")),
             &|unit| layout.enablement.contains_key(unit),
         )?;
+        originals.set_links(None)?;
         let made = originals.made()?;
         let mut kept = made.clone();
         kept.retain(|dir| {

@@ -13,6 +13,7 @@ use std::io::Read as _;
 
 const KIND: &str = "original";
 const KIND_ENABLEMENT: &str = "enablement";
+const LINKS: &str = "links.json";
 const KIND_MADE: &str = "made";
 /// Records are small; a larger file is none.
 const RECORD_LIMIT: u64 = 4 << 20;
@@ -217,6 +218,19 @@ impl<'a> Originals<'a> {
                     original.path
                 )))
             }
+        }
+    }
+
+    /// The links of before the open update.
+    pub(super) fn links(&self) -> Result<Option<Enablement>, Error> {
+        self.read(LINKS, KIND_ENABLEMENT)
+    }
+
+    /// Sets or drops them.
+    pub(super) fn set_links(&self, links: Option<&Enablement>) -> Result<(), Error> {
+        match links {
+            Some(links) => self.write(LINKS, KIND_ENABLEMENT, links),
+            None => self.place(LINKS)?.remove().map_err(Error::file("remove", "the links of before the update")),
         }
     }
 

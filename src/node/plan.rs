@@ -23,6 +23,11 @@ pub enum Step {
         /// The unit.
         unit: String,
     },
+    /// So are all links that the update may change, as they are just now: undoing makes exactly these again.
+    RecordLinks {
+        /// The units that are enabled, disabled or given back.
+        units: Vec<String>,
+    },
     /// What shall stand at a path is written beside it, flushed.
     Stage {
         /// The path.
@@ -66,6 +71,8 @@ pub enum Step {
         /// The unit.
         unit: String,
     },
+    /// The links of before the update are made again, siblings included.
+    GiveBackLinks,
     /// What happened to directories is flushed.
     Flush,
     /// `current.json` holds the new config.
@@ -82,6 +89,7 @@ impl fmt::Display for Step {
             Self::KeepPrevious => write!(f, "keep the previous config"),
             Self::Record { path } => write!(f, "note what is at {path}"),
             Self::RecordEnablement { unit } => write!(f, "note whether {unit} is enabled"),
+            Self::RecordLinks { .. } => write!(f, "note the links of units"),
             Self::Stage { path } => write!(f, "stage {path}"),
             Self::BeginSwitching => write!(f, "begin to switch"),
             Self::BeginUndoing => write!(f, "begin to undo"),
@@ -91,6 +99,7 @@ impl fmt::Display for Step {
             Self::UnmaskRuntime { unit } => write!(f, "remove the runtime mask of {unit}"),
             Self::Enable { unit } => write!(f, "enable {unit}"),
             Self::GiveBackEnablement { unit } => write!(f, "give back the enablement of {unit}"),
+            Self::GiveBackLinks => write!(f, "give back the links of units"),
             Self::Flush => write!(f, "flush directories"),
             Self::SetCurrent => write!(f, "set the current config"),
             Self::EndSwitching => write!(f, "end switching"),
@@ -128,6 +137,9 @@ pub(super) fn plan(old: &Layout, new: &Layout, way: Way, all: bool) -> Vec<Step>
         .map(|(path, managed)| (path, managed.sort))
         .collect();
     let units = Units::between(old, new, all);
+    // The same set on both ways: what is made again is what was noted.
+    let mut touched = units.all();
+    touched.extend(Units::between(new, old, all).all());
 
     match way {
         Way::Back => steps.push(Step::BeginUndoing),
@@ -142,6 +154,9 @@ pub(super) fn plan(old: &Layout, new: &Layout, way: Way, all: bool) -> Vec<Step>
             });
             let fresh = fresh.map(|(unit, _)| unit);
             steps.extend(fresh.map(|unit| Step::RecordEnablement { unit: unit.clone() }));
+            if !touched.is_empty() {
+                steps.push(Step::RecordLinks { units: touched.iter().map(|unit| (*unit).clone()).collect() });
+            }
         }
     }
     steps.extend(changed.keys().chain(left.keys()).map(|path| Step::Stage { path: (*path).clone() }));
@@ -158,6 +173,9 @@ pub(super) fn plan(old: &Layout, new: &Layout, way: Way, all: bool) -> Vec<Step>
     steps.extend(units.unmask_runtime.iter().map(|unit| Step::UnmaskRuntime { unit: (*unit).clone() }));
     steps.extend(units.enable.iter().map(|unit| Step::Enable { unit: (*unit).clone() }));
     steps.extend(units.give_back.iter().map(|unit| Step::GiveBackEnablement { unit: (*unit).clone() }));
+    if way == Way::Back && !touched.is_empty() {
+        steps.push(Step::GiveBackLinks);
+    }
     steps.extend(late.into_iter().map(|(_, step)| step));
 
     steps.push(Step::Flush);
@@ -200,6 +218,10 @@ struct Units<'a> {
 }
 
 impl<'a> Units<'a> {
+    fn all(&self) -> BTreeSet<&'a String> {
+        self.disable.iter().chain(&self.enable).chain(&self.give_back).copied().collect()
+    }
+
     fn between(old: &'a Layout, new: &'a Layout, all: bool) -> Self {
         let mut units = Self {
             disable: BTreeSet::new(),
@@ -295,6 +317,7 @@ mod tests {
                 "note what is at /etc/systemd/system/a.service",
                 "note whether a.service is enabled",
                 "note whether m.service is enabled",
+                "note the links of units",
                 "stage /etc/a",
                 "stage /etc/cron.d/x",
                 "stage /etc/new",

@@ -99,6 +99,12 @@ impl Transaction {
                 blocking(move || this.record(&path, may_be_ours)).await
             }
             Step::RecordEnablement { unit } => self.record_enablement(&unit, journal.stage).await,
+            Step::RecordLinks { units } if journal.stage == Stage::Opened => {
+                let links = units::snapshot(root, &units, &self.old, &self.new)?;
+                self.originals().set_links(Some(&links))
+            }
+            // What was there before is noted already, and may be gone by now.
+            Step::RecordLinks { .. } => Ok(()),
             Step::Stage { path } => blocking(move || this.stage(&path)).await,
             Step::BeginSwitching => {
                 if journal.stage < Stage::Switching {
@@ -118,12 +124,23 @@ impl Transaction {
             }
             Step::Switch { path, .. } | Step::GiveBack { path, .. } => blocking(move || this.switch(&path)).await,
             Step::UnmaskRuntime { unit } => self.unmask_runtime(&unit),
-            Step::Enable { unit } => units::enable(host, &unit, &|name| self.knows(name)).await,
+            Step::Enable { unit } => {
+                disturbed.extend(units::with_siblings(root, &unit, &self.new)?);
+                units::enable(host, &unit, &|name| self.knows(name)).await
+            }
             Step::GiveBackEnablement { unit } => self.give_back_enablement(&unit).await,
+            Step::GiveBackLinks => match self.originals().links()? {
+                Some(links) => units::give_back(root, &links, &|_| false),
+                None => Ok(()),
+            },
             Step::Flush => {
-                // Siblings of what was disabled went with it (L-15).
-                for unit in disturbed.iter().filter(|unit| self.new.enablement.get(*unit) == Some(&true)) {
-                    units::enable(host, unit, &|name| self.knows(name)).await?;
+                // Siblings of what was disabled, or enabled, went with it (L-15): what the config says of them counts.
+                for unit in disturbed.iter() {
+                    match self.new.enablement.get(unit) {
+                        Some(true) => units::enable(host, unit, &|name| self.knows(name)).await?,
+                        Some(false) => units::remove_links(root, unit)?,
+                        None => {}
+                    }
                 }
                 blocking(move || this.flush()).await
             }

@@ -109,7 +109,8 @@ pub(super) async fn disable(host: &Host, unit: &str, goes: bool) -> Result<(), E
     Ok(())
 }
 
-fn remove_links(root: &Root, unit: &str) -> Result<(), Error> {
+/// Removes the links that enable a unit, and none of its siblings'.
+pub(super) fn remove_links(root: &Root, unit: &str) -> Result<(), Error> {
     let (present, _) = links(root, &BTreeSet::from([unit.to_owned()]))?;
     for path in present.keys() {
         let place = root.place(path).map_err(Error::file("open", path))?;
@@ -190,6 +191,17 @@ pub(super) fn with_siblings(root: &Root, unit: &str, next: &Layout) -> Result<BT
         }
     }
     Ok(all)
+}
+
+/// The present links of these units and of all that goes with them, under either of two layouts.
+pub(super) fn snapshot(root: &Root, of: &[String], old: &Layout, new: &Layout) -> Result<Enablement, Error> {
+    let mut units = BTreeSet::new();
+    for unit in of {
+        units.extend(with_siblings(root, unit, old)?);
+        units.extend(with_siblings(root, unit, new)?);
+    }
+    let (links, dirs) = links(root, &units)?;
+    Ok(Enablement::new("", String::new(), links, units, dirs))
 }
 
 /// The enablement of a unit and its siblings before mcx: as it is now, or as an earlier record has it, since a sibling's
