@@ -1,10 +1,10 @@
 //! `mcx render`: what a pool's sources merge into, exactly as the controller would write it.
 
 use super::{input, print};
-use crate::api::{MachineConfigPool, shipped};
+use crate::api::MachineConfigPool;
 use crate::change::policy;
 use crate::render::finding::{Finding, Severity};
-use crate::render::load::{self, Loaded};
+use crate::render::load;
 use crate::render::{self, rule, select};
 use crate::yaml;
 use anyhow::bail;
@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut policy: Vec<Finding> = loaded.policies.iter().flat_map(policy::findings).collect();
     loaded.locate(&mut policy);
     loaded.findings.extend(policy);
-    let pools = pools(&loaded);
+    let pools = loaded.known_pools();
     let Some(pool) = pools.iter().find(|p| p.name() == args.pool) else {
         report(&loaded.findings)?;
         if loaded.has_errors() {
@@ -81,18 +81,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     print::out(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Pools of the input, and those of the shipped ones that it does not hold.
-fn pools(loaded: &Loaded) -> Vec<MachineConfigPool> {
-    let mut pools = loaded.pools.clone();
-    for shipped in shipped::pools() {
-        if !pools.iter().any(|p| p.name() == shipped.name()) {
-            pools.push(shipped);
-        }
-    }
-    pools.sort_by(|a, b| a.name().cmp(b.name()));
-    pools
 }
 
 /// Findings to standard error, one a line.

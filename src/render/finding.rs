@@ -39,6 +39,15 @@ pub struct Finding {
     pub help: String,
 }
 
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        })
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
@@ -48,11 +57,7 @@ impl fmt::Display for Finding {
             }
             f.write_str(" ")?;
         }
-        let severity = match self.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        };
-        write!(f, "{severity}: ")?;
+        write!(f, "{}: ", self.severity)?;
         if !self.object.is_empty() {
             write!(f, "{}: ", self.object)?;
         }

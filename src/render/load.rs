@@ -5,7 +5,7 @@
 use super::finding::{Finding, Severity};
 use super::validate::quoted;
 use super::{path, rule, select, shape};
-use crate::api::{API_VERSION, GROUP, MachineConfig, MachineConfigPool, MachineConfiguration};
+use crate::api::{API_VERSION, GROUP, MachineConfig, MachineConfigPool, MachineConfiguration, shipped};
 use crate::yaml::{self, Document};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -87,6 +87,18 @@ impl Loaded {
                 origin.locate(finding);
             }
         }
+    }
+
+    /// Pools that were read, and those of the shipped ones that were not, by name: what a cluster with this input has.
+    pub fn known_pools(&self) -> Vec<MachineConfigPool> {
+        let mut pools = self.pools.clone();
+        for shipped in shipped::pools() {
+            if !pools.iter().any(|p| p.name() == shipped.name()) {
+                pools.push(shipped);
+            }
+        }
+        pools.sort_by(|a, b| a.name().cmp(b.name()));
+        pools
     }
 
     /// Whether an error was found.

@@ -143,6 +143,14 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// What `mcx explain --rule` prints and the reference holds: id, severity, meaning, and what to do.
+    pub fn page(&self) -> String {
+        let fix = if self.fix.is_empty() { String::new() } else { format!("\nFix: {}.\n", self.fix) };
+        format!("{} ({})\n\n{}\n{fix}", self.id, self.severity, self.meaning)
+    }
+}
+
 /// The rule of this id.
 pub fn by_id(id: &str) -> Option<&'static Rule> {
     RULES.iter().find(|r| r.id == id).copied()
