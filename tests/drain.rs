@@ -186,10 +186,7 @@ async fn a_real_budget_holds_a_drain_is_named_and_lets_it_go() {
     let named = "pod drain-budget/db-0: PodDisruptionBudget drain-budget/db needs 1 healthy pods and has 1";
     case.until("the budget is named", async |_| case.waiting().await.contains(named)).await;
     let view = case.view().await;
-    assert!(
-        view.cordon_is_ours() && view.mark.expect("a mark").taint_time.is_some(),
-        "evicted before the mark was whole"
-    );
+    assert!(view.cordon_is_ours(), "evicted before the mark was whole");
     assert!(case.is_ending("bare").await, "R-087: one pod held another");
     assert!(!case.is_ending("db-0").await && view.applied_drain.is_none());
     case.until("a pod that ends slowly is named", async |_| {
@@ -210,6 +207,30 @@ async fn a_real_budget_holds_a_drain_is_named_and_lets_it_go() {
     case.until_fulfilled("uncordon-c-2").await;
     let view = case.view().await;
     assert!(!view.cordoned && view.mark.is_none() && view.drain_status.is_none());
+    case.remove().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a control plane without a controller of mcx: set MCX_RIG_KUBECONFIG"]
+async fn the_node_controller_finds_nothing_to_add_to_our_cordon_nor_to_take_from_its_end() {
+    // Its cache may be late: a taint that it adds itself it may add twice, each time with a new time, and the cordon would
+    // not be ours any more. So the taint comes and goes with the cordon, and every version of the Node is whole.
+    let case = Case::new("drain-taint").await;
+    for attempt in [1, 3, 5] {
+        case.ask(&format!("drain-c-{attempt}")).await;
+        case.until_fulfilled(&format!("drain-c-{attempt}")).await;
+        let view = case.view().await;
+        assert_eq!(view.cordoned_at, view.mark.map(mcx::api::protocol::CordonMark::at));
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let later = case.view().await;
+            assert!(later.cordon_is_ours(), "{later:?}");
+        }
+        case.ask(&format!("uncordon-c-{}", attempt + 1)).await;
+        case.until_fulfilled(&format!("uncordon-c-{}", attempt + 1)).await;
+        let view = case.view().await;
+        assert!(!view.cordoned && view.cordoned_at.is_none(), "{view:?}");
+    }
     case.remove().await;
 }
 

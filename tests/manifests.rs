@@ -137,7 +137,7 @@ fn a_cluster_of_one_node_can_run_the_controller_while_it_is_cordoned_r212() {
     for key in [
         "node-role.kubernetes.io/control-plane",
         "node-role.kubernetes.io/master",
-        mcx::pool::view::UNSCHEDULABLE_TAINT,
+        mcx::api::protocol::UNSCHEDULABLE_TAINT,
     ] {
         assert!(tolerated.contains(&key), "{key}");
     }

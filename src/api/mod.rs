@@ -23,6 +23,7 @@ pub mod machine_config_pool;
 pub mod machine_configuration;
 pub mod metric;
 pub mod name;
+pub mod node;
 pub mod protocol;
 mod schema;
 pub mod shipped;

@@ -200,21 +200,35 @@ fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
-/// Value of `cordonedBy`: `mcx`, and once seen the `timeAdded` of the unschedulable taint.
+/// Value of `cordonedBy`: `mcx`, and the `timeAdded` of the taint that was put on with the cordon.
 ///
-/// The time tells our cordon from a later one: a mark whose time is another than the taint's is void.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The time tells our cordon from a later one: an uncordon takes the taint away, and a mark whose time is another than the
+/// taint's is void. Cordon, taint and mark are one write, so that Kubernetes' node controller never has to add the taint:
+/// it writes a taint with a new time twice when its cache is late, and our own cordon would look like somebody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CordonMark {
-    /// `timeAdded` of the taint `node.kubernetes.io/unschedulable`, as the Node prints it; none before it was seen.
-    pub taint_time: Option<String>,
+    /// `timeAdded` of the taint [`UNSCHEDULABLE_TAINT`], in whole seconds as the API keeps it.
+    at: Timestamp,
+}
+
+/// Taint of cordoned nodes. Kubernetes' node controller removes it with the cordon, and adds it where it is missing.
+pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
+
+impl CordonMark {
+    /// Of a cordon that is set at `now`.
+    pub fn new(now: Timestamp) -> Self {
+        Self { at: Timestamp::from_second(now.as_second()).unwrap_or(now) }
+    }
+
+    /// When the cordon was set, in whole seconds.
+    pub fn at(self) -> Timestamp {
+        self.at
+    }
 }
 
 impl fmt::Display for CordonMark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.taint_time {
-            None => f.write_str("mcx"),
-            Some(time) => write!(f, "mcx {time}"),
-        }
+        write!(f, "mcx {}", self.at)
     }
 }
 
@@ -222,11 +236,8 @@ impl FromStr for CordonMark {
     type Err = Unknown;
 
     fn from_str(text: &str) -> Result<Self, Unknown> {
-        match text.split_once(' ') {
-            None if text == "mcx" => Ok(Self { taint_time: None }),
-            Some(("mcx", time)) => Ok(Self { taint_time: Some(time.to_owned()) }),
-            _ => Err(Unknown(text.to_owned())),
-        }
+        let time = text.strip_prefix("mcx ").and_then(|time| time.parse().ok());
+        time.map(Self::new).ok_or_else(|| Unknown(text.to_owned()))
     }
 }
 

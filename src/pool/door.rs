@@ -4,11 +4,14 @@
 //! has to be made again from what is there now.
 
 use super::metrics::Metrics;
-use crate::api::protocol::Slots;
+use crate::api::protocol::{CordonMark, Slots, UNSCHEDULABLE_TAINT};
 use crate::api::{ConfigName, NodeName, PoolName};
 use crate::api::{MachineConfig, MachineConfigPool, MachineConfiguration, annotation};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{self, Timestamp};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::client::Body;
 use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -66,13 +69,22 @@ impl Error {
     }
 }
 
+/// What becomes of a node's cordon, with the taint that goes with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cordon {
+    /// Cordoned; the taint gets this time.
+    On(CordonMark),
+    /// Uncordoned; the taint goes, too.
+    Off,
+}
+
 /// A change of one Node: annotations (none: removed) and the cordon.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeChange {
     /// By key; none removes it.
     pub annotations: BTreeMap<&'static str, Option<String>>,
-    /// `spec.unschedulable`; none leaves it.
-    pub unschedulable: Option<bool>,
+    /// `spec.unschedulable` and its taint; none leaves them.
+    pub cordon: Option<Cordon>,
 }
 
 impl NodeChange {
@@ -91,11 +103,18 @@ impl NodeChange {
         self
     }
 
-    /// Cordons or uncordons.
+    /// Cordons with our mark.
     #[must_use]
-    pub fn unschedulable(mut self, value: bool) -> Self {
-        self.unschedulable = Some(value);
-        self
+    pub fn cordon(mut self, mark: CordonMark) -> Self {
+        self.cordon = Some(Cordon::On(mark));
+        self.set(annotation::CORDONED_BY, mark)
+    }
+
+    /// Lifts the cordon and removes our mark.
+    #[must_use]
+    pub fn uncordon(mut self) -> Self {
+        self.cordon = Some(Cordon::Off);
+        self.remove(annotation::CORDONED_BY)
     }
 }
 
@@ -143,6 +162,17 @@ impl Door {
         }
     }
 
+    /// What time it is for the API server, in whole seconds: pods carry its time, and another clock may be minutes off.
+    /// Where it does not say, our own `now`.
+    pub async fn time(&self, now: Timestamp) -> Result<Timestamp, Error> {
+        let what = || "ask the API server for its time".to_owned();
+        let request = axum::http::Request::get("/version").body(Body::empty()).map_err(kube::Error::HttpError);
+        let answer = self.bounded(what, async { self.client.send(request?).await }).await?;
+        let date = answer.headers().get(axum::http::header::DATE).and_then(|date| date.to_str().ok());
+        let time = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
+        Ok(time.map_or(now, |time| time.timestamp()))
+    }
+
     /// Uncached. None when there is no such Node.
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, Error> {
         let api: Api<Node> = Api::all(self.client.clone());
@@ -172,8 +202,8 @@ impl Door {
         let mut patch = json!({"metadata": {
             "resourceVersion": node.meta().resource_version, "uid": node.meta().uid, "annotations": annotations
         }});
-        if let Some(unschedulable) = change.unschedulable {
-            patch["spec"] = json!({"unschedulable": if unschedulable { Value::Bool(true) } else { Value::Null }});
+        if let Some(cordon) = change.cordon {
+            patch["spec"] = cordon_patch(node, cordon);
         }
         let api: Api<Node> = Api::all(self.client.clone());
         let (params, patch) = (patch_params(), Patch::Merge(&patch));
@@ -305,6 +335,26 @@ fn patch_params() -> PatchParams {
 /// `slots` of a pool; none when absent or unreadable.
 pub fn slots(pool: &MachineConfigPool) -> Option<Slots> {
     serde_json::from_str(pool.metadata.annotations.as_ref()?.get(annotation::SLOTS)?).ok()
+}
+
+/// `spec` of a Node with or without our cordon. The list of taints is written as a whole, which the resourceVersion makes
+/// safe; other taints stay as they are.
+fn cordon_patch(node: &Node, cordon: Cordon) -> Value {
+    let others = node.spec.iter().flat_map(|s| s.taints.iter().flatten()).filter(|t| t.key != UNSCHEDULABLE_TAINT);
+    let mut taints: Vec<Taint> = others.cloned().collect();
+    let unschedulable = match cordon {
+        Cordon::Off => Value::Null,
+        Cordon::On(mark) => {
+            taints.push(Taint {
+                key: UNSCHEDULABLE_TAINT.to_owned(),
+                effect: "NoSchedule".to_owned(),
+                time_added: Some(Time(mark.at())),
+                value: None,
+            });
+            Value::Bool(true)
+        }
+    };
+    json!({"unschedulable": unschedulable, "taints": if taints.is_empty() { Value::Null } else { json!(taints) }})
 }
 
 /// Conflict and absence are answers, not errors.

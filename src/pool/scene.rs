@@ -61,7 +61,7 @@ pub(crate) fn asking(name: &str) -> NodeView {
 }
 
 pub(crate) fn cordoned(node: NodeView) -> NodeView {
-    NodeView { cordoned: true, cordoned_at: Some("t".to_owned()), ..node }
+    NodeView { cordoned: true, cordoned_at: Some(Timestamp::UNIX_EPOCH), ..node }
 }
 
 pub(crate) fn infra(node: NodeView) -> NodeView {

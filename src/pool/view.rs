@@ -1,14 +1,11 @@
 //! A Node, a pool and what surrounds them, as plain values: what every decision of this folder is made from.
 
+use crate::api::node::{NodeRecord, cordon_is_ours};
 use crate::api::protocol::{CordonMark, DrainRequest, DrainStatus, NodeState, PhaseSince};
 use crate::api::{ConfigName, NodeName, Uid, annotation};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
-use std::str::FromStr;
-
-/// Taint that the node controller of Kubernetes keeps on cordoned nodes, with the time of the cordon.
-pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// Taints of systems that are about to delete a node: the cluster autoscaler's and Cluster API's.
 pub const DELETION_TAINTS: [&str; 3] = [
@@ -32,8 +29,8 @@ pub struct NodeView {
     pub ready: bool,
     /// `spec.unschedulable` is set.
     pub cordoned: bool,
-    /// `timeAdded` of the unschedulable taint, as printed; none before the node controller has put it there.
-    pub cordoned_at: Option<String>,
+    /// `timeAdded` of the taint of a cordoned node; none while it is not there.
+    pub cordoned_at: Option<Timestamp>,
     /// Why it is about to go: deletion timestamp, or the taint that says so.
     pub deletion: Option<String>,
     /// `hold`: the administrator's reason.
@@ -58,10 +55,6 @@ pub struct NodeView {
     pub mark: Option<CordonMark>,
 }
 
-fn parsed<T: FromStr>(text: Option<&str>) -> Option<T> {
-    text?.parse().ok()
-}
-
 impl NodeView {
     /// Reads a Node. Never fails: what is absent or unreadable is none.
     pub fn new(node: &Node) -> Self {
@@ -77,34 +70,32 @@ impl NodeView {
         let deletion = meta.deletion_timestamp.as_ref().map(|t| format!("deleted at {}", t.0)).or_else(|| {
             taints().find(|t| DELETION_TAINTS.contains(&t.key.as_str())).map(|t| format!("taint {}", t.key))
         });
+        let record = NodeRecord::new(node);
         Self {
-            name: meta.name.clone().unwrap_or_default().into(),
-            uid: meta.uid.clone().unwrap_or_default().into(),
+            name: record.name,
+            uid: record.uid,
             created: meta.creation_timestamp.as_ref().map(|t| t.0),
             labels: meta.labels.clone().unwrap_or_default(),
             ready,
-            cordoned: spec.and_then(|s| s.unschedulable).unwrap_or_default(),
-            cordoned_at: taints()
-                .find(|t| t.key == UNSCHEDULABLE_TAINT)
-                .and_then(|t| t.time_added.as_ref())
-                .map(|t| t.0.to_string()),
+            cordoned: record.cordoned,
+            cordoned_at: record.cordoned_at,
             deletion,
             hold: text(annotation::HOLD).map(str::to_owned),
-            desired: text(annotation::DESIRED_CONFIG).map(ConfigName::from),
-            current: text(annotation::CURRENT_CONFIG).map(ConfigName::from),
-            state: parsed(text(annotation::STATE)),
-            reason: text(annotation::REASON).map(str::to_owned),
-            phase: parsed(text(annotation::PHASE)),
-            desired_drain: parsed(text(annotation::DESIRED_DRAIN)),
-            applied_drain: parsed(text(annotation::LAST_APPLIED_DRAIN)),
-            drain_status: text(annotation::DRAIN_STATUS).and_then(|t| serde_json::from_str(t).ok()),
-            mark: parsed(text(annotation::CORDONED_BY)),
+            desired: record.desired,
+            current: record.current,
+            state: record.state,
+            reason: record.reason,
+            phase: record.phase,
+            desired_drain: record.desired_drain,
+            applied_drain: record.applied_drain,
+            drain_status: record.drain_status,
+            mark: record.mark,
         }
     }
 
     /// Whether the node is cordoned by us: our mark is there and is not void (made for another cordon).
     pub fn cordon_is_ours(&self) -> bool {
-        self.cordoned && self.mark.as_ref().is_some_and(|m| m.taint_time.is_none() || m.taint_time == self.cordoned_at)
+        cordon_is_ours(self.cordoned, self.mark, self.cordoned_at)
     }
 
     /// Whether the node says that it drifted: `reason` begins so, and only then.

@@ -1,13 +1,9 @@
 //! The daemon's own Node as values: what its decisions read of it, and nothing else.
 
-use crate::api::protocol::{CordonMark, DrainKind, DrainRequest, DrainStatus, NodeState, PhaseSince};
-use crate::api::{ConfigName, NodeName, Uid, annotation};
+use crate::api::node::{NodeRecord, cordon_is_ours};
+use crate::api::protocol::{DrainKind, DrainRequest, NodeState, PhaseSince};
+use crate::api::{ConfigName, NodeName, Uid};
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::jiff::Timestamp;
-use std::str::FromStr;
-
-/// Taint of a cordoned node; its time tells one cordon from another.
-const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// The own Node. Annotations that do not parse are absent.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -43,26 +39,22 @@ pub struct OwnNode {
 impl OwnNode {
     /// Reads a Node. Never fails: what is absent or unreadable is none.
     pub fn new(node: &Node) -> Self {
-        fn parsed<T: FromStr>(text: Option<&str>) -> Option<T> {
-            text?.parse().ok()
-        }
         let meta = &node.metadata;
-        let text = |key: &str| meta.annotations.as_ref()?.get(key).filter(|v| !v.is_empty()).map(String::as_str);
-        let status: Option<DrainStatus> = text(annotation::DRAIN_STATUS).and_then(|t| serde_json::from_str(t).ok());
+        let record = NodeRecord::new(node);
         Self {
-            name: meta.name.clone().unwrap_or_default().into(),
-            uid: meta.uid.clone().unwrap_or_default().into(),
+            cordon_is_ours: cordon_is_ours(record.cordoned, record.mark, record.cordoned_at),
+            name: record.name,
+            uid: record.uid,
             resource_version: meta.resource_version.clone().unwrap_or_default(),
             has_annotations: meta.annotations.as_ref().is_some_and(|a| !a.is_empty()),
-            desired: text(annotation::DESIRED_CONFIG).map(ConfigName::from),
-            current: text(annotation::CURRENT_CONFIG).map(ConfigName::from),
-            state: parsed(text(annotation::STATE)),
-            reason: text(annotation::REASON).map(str::to_owned),
-            phase: parsed(text(annotation::PHASE)),
-            desired_drain: parsed(text(annotation::DESIRED_DRAIN)),
-            applied_drain: parsed(text(annotation::LAST_APPLIED_DRAIN)),
-            ended: status.filter(|s| s.ended).and_then(|s| s.request.parse().ok()),
-            cordon_is_ours: cordon_is_ours(node, parsed(text(annotation::CORDONED_BY))),
+            desired: record.desired,
+            current: record.current,
+            state: record.state,
+            reason: record.reason,
+            phase: record.phase,
+            desired_drain: record.desired_drain,
+            applied_drain: record.applied_drain,
+            ended: record.drain_status.filter(|s| s.ended).and_then(|s| s.request.parse().ok()),
         }
     }
 
@@ -87,26 +79,6 @@ impl OwnNode {
     }
 }
 
-fn cordon_is_ours(node: &Node, mark: Option<CordonMark>) -> bool {
-    let spec = node.spec.as_ref();
-    let cordoned = spec.and_then(|s| s.unschedulable).unwrap_or_default();
-    let taint_time = spec
-        .iter()
-        .flat_map(|s| s.taints.iter().flatten())
-        .find(|t| t.key == UNSCHEDULABLE_TAINT)
-        .and_then(|t| t.time_added.as_ref())
-        .map(|t| t.0);
-    cordoned
-        && match mark {
-            None => false,
-            Some(CordonMark { taint_time: None }) => true,
-            // Compared as times: the same instant can be printed in more than one way.
-            Some(CordonMark { taint_time: Some(marked) }) => {
-                marked.parse::<Timestamp>().is_ok_and(|marked| Some(marked) == taint_time)
-            }
-        }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,40 +95,6 @@ mod tests {
 
     fn key(name: &str) -> String {
         format!("machineconfiguration.alauda.io/{name}")
-    }
-
-    #[test]
-    fn a_mark_of_another_cordon_is_not_ours() {
-        let cordoned = json!({"unschedulable": true, "taints": [{"key": UNSCHEDULABLE_TAINT, "effect": "NoSchedule",
-            "timeAdded": "2026-01-02T03:04:05Z"}]});
-        let marks = [
-            ("mcx", true),
-            ("mcx 2026-01-02T03:04:05Z", true),
-            ("mcx 2026-01-02T03:04:05.000Z", true),
-            ("mcx 2026-01-02T03:04:04Z", false),
-            ("mcx nonsense", false),
-            ("somebody", false),
-        ];
-        for (mark, ours) in marks {
-            assert_eq!(node(&cordoned, &json!({key("cordonedBy"): mark})).cordon_is_ours, ours, "{mark}");
-        }
-        assert!(!node(&cordoned, &json!({})).cordon_is_ours, "a cordon without a mark is foreign");
-        assert!(!node(&json!({}), &json!({key("cordonedBy"): "mcx"})).cordon_is_ours, "a mark alone is no cordon");
-    }
-
-    #[test]
-    fn annotations_edited_into_nonsense_are_absent() {
-        let own = node(
-            &json!({}),
-            &json!({key("state"): "Fine", key("phase"): "x", key("desiredDrain"): "drain", key("drainStatus"): "{",
-                    key("desiredConfig"): ""}),
-        );
-        assert_eq!(own.state, None);
-        assert_eq!(own.phase, None);
-        assert_eq!(own.desired_drain, None);
-        assert_eq!(own.ended, None);
-        assert_eq!(own.desired, None);
-        assert!(own.asks_nothing());
     }
 
     #[test]

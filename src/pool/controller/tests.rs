@@ -49,7 +49,7 @@ fn a_leader_goes_round_every_second_only_while_something_is_under_way() {
         ("an update", with_node(|n| n.state = Some(NodeState::Working))),
         ("a hand-out", with_node(|n| n.desired = Some("rendered-worker-2".into()))),
         ("a drain", with_node(|n| n.desired_drain = "drain-rendered-worker-2-1".parse().ok())),
-        ("a cordon of ours", with_node(|n| n.mark = "mcx".parse().ok())),
+        ("a cordon of ours", with_node(|n| n.mark = "mcx 2026-01-01T00:00:00Z".parse().ok())),
     ] {
         assert!(is_busy(&world), "{what}");
     }

@@ -42,7 +42,7 @@ pub(super) enum Next {
     Cordon(DrainRequest),
     /// Somebody else must act first: say why.
     Wait(DrainRequest, String),
-    /// Cordoned by us, and the time of the cordon is on record: evict, wait, [`fulfil`].
+    /// Cordoned by us: evict, wait, [`fulfil`].
     Empty(Emptying),
 }
 
@@ -53,8 +53,8 @@ pub(super) struct Emptying {
     pub(super) request: DrainRequest,
     /// When it was taken up.
     pub(super) started: Timestamp,
-    /// When the node was cordoned; none when the mark's time is unreadable.
-    pub(super) cordoned: Option<Timestamp>,
+    /// When the node was cordoned, in whole seconds.
+    pub(super) cordoned: Timestamp,
 }
 
 /// The next step for `node`, which was just read.
@@ -114,7 +114,7 @@ fn uncordon(node: &NodeView, request: &DrainRequest) -> Next {
         return Next::Write(answered(node, NodeChange::default(), request), None);
     }
     // One patch: a crash leaves either all of it to do or nothing.
-    let change = NodeChange::default().unschedulable(false).remove(annotation::CORDONED_BY);
+    let change = NodeChange::default().uncordon();
     let words = format!("Lifted the cordon that mcx had set, for request {request}.");
     Next::Write(answered(node, change, request), Some(Notice::new(false, event::UNCORDONED, words)))
 }
@@ -126,7 +126,7 @@ fn answered(node: &NodeView, change: NodeChange, request: &DrainRequest) -> Node
 }
 
 fn drain(node: &NodeView, request: &DrainRequest, now: Timestamp) -> Next {
-    let mut status = status_of(node, request);
+    let status = status_of(node, request);
     if status.ended {
         return Next::Nothing;
     }
@@ -139,40 +139,25 @@ fn drain(node: &NodeView, request: &DrainRequest, now: Timestamp) -> Next {
             "the node was cordoned by somebody else; it is drained once they uncordon it".to_owned(),
         );
     };
-    let record = mark.taint_time.is_none();
-    if record && node.cordoned_at.is_none() {
-        return Next::Wait(
-            request.clone(),
-            "the taint node.kubernetes.io/unschedulable, which Kubernetes puts on a cordoned node, has no time yet"
-                .to_owned(),
-        );
-    }
-    let begun = status.started;
-    let started = *status.started.get_or_insert(now);
-    if record || begun.is_none() {
-        let mut change = NodeChange::default();
-        if record {
-            change = change.set(annotation::CORDONED_BY, CordonMark { taint_time: node.cordoned_at.clone() });
-        }
-        if begun.is_none() {
-            // The cordon was kept for another config: a new request, whose time begins now.
-            (status.waiting, status.waiting_count) = (Vec::new(), 0);
-            change = change.set(annotation::DRAIN_STATUS, text(&status));
-        }
-        return Next::Write(change, None);
-    }
-    let cordoned = node.cordoned_at.as_deref().and_then(|t| t.parse().ok());
-    Next::Empty(Emptying { request: request.clone(), started, cordoned })
+    let Some(started) = status.started else {
+        // The cordon was kept for another config: a new request, whose time begins now.
+        let status = DrainStatus { started: Some(now), waiting: Vec::new(), waiting_count: 0, ..status };
+        return Next::Write(NodeChange::default().set(annotation::DRAIN_STATUS, text(&status)), None);
+    };
+    Next::Empty(Emptying { request: request.clone(), started, cordoned: mark.at() })
 }
 
-/// Cordon, mark and start time, in one patch. Only after the slot was seen and the limit counted again.
-pub(super) fn cordon(node: &NodeView, request: &DrainRequest, now: Timestamp) -> (NodeChange, Notice) {
+/// Cordon, mark and start time, in one patch. Only after the slot was seen and the limit counted again. `mark` is of the
+/// API server's time, to which the times of pods are compared.
+pub(super) fn cordon(
+    node: &NodeView,
+    request: &DrainRequest,
+    mark: CordonMark,
+    now: Timestamp,
+) -> (NodeChange, Notice) {
     let started = status_of(node, request).started.unwrap_or(now);
     let status = DrainStatus { request: request.to_string(), started: Some(started), ..DrainStatus::default() };
-    let change = NodeChange::default()
-        .unschedulable(true)
-        .set(annotation::CORDONED_BY, CordonMark { taint_time: None })
-        .set(annotation::DRAIN_STATUS, text(&status));
+    let change = NodeChange::default().cordon(mark).set(annotation::DRAIN_STATUS, text(&status));
     let words = format!("Cordoned; pods are evicted, for request {request}.");
     (change, Notice::new(false, event::DRAIN_STARTED, words))
 }

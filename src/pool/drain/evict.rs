@@ -73,7 +73,7 @@ pub(super) async fn round(
     let fates: Vec<(BoundPod, Fate)> = bound
         .into_iter()
         .map(|pod| {
-            let fate = fate(&pod, &daemon_sets, drain.cordoned);
+            let fate = fate(&pod, &daemon_sets, Some(drain.cordoned));
             (pod, fate)
         })
         .filter(|(_, fate)| *fate != Fate::Stays)

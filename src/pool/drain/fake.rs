@@ -1,10 +1,11 @@
 //! An API server in memory, as much of one as a drain talks to: guarded patches, the taint of a cordon, pods with
 //! scripted answers to evictions, and hooks that act between any two requests.
 
+use crate::api::protocol::UNSCHEDULABLE_TAINT;
 use crate::api::protocol::{SlotHolder, Slots};
 use crate::api::{Epoch, annotation};
 use crate::pool::door::Door;
-use crate::pool::view::{NodeView, UNSCHEDULABLE_TAINT};
+use crate::pool::view::NodeView;
 use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
@@ -36,6 +37,8 @@ pub(super) struct State {
     pub(super) eviction_takes: Duration,
     /// `METHOD path`, of all requests.
     pub(super) log: Vec<String>,
+    /// Header `Date` of its answers.
+    pub(super) date: Option<&'static str>,
     hooks: Vec<(String, Hook)>,
     running: usize,
     pub(super) most_at_a_time: usize,
@@ -130,7 +133,9 @@ impl Fake {
             s.answer(&parts.method, &path, parts.uri.query().unwrap_or_default(), &body)
         });
         let code = answer["code"].as_u64().and_then(|c| u16::try_from(c).ok()).unwrap_or(200);
-        Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap()
+        let date = self.with(|s| s.date);
+        let response = date.into_iter().fold(Response::builder().status(code), |r, date| r.header("date", date));
+        response.body(Body::from(answer.to_string().into_bytes())).unwrap()
     }
 }
 

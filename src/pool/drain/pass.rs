@@ -3,7 +3,7 @@
 use super::decide::{self, Emptying, Next, Notice};
 use super::evict::{self, Refusals, Round};
 use super::slot::{self, Grant, Surroundings};
-use crate::api::protocol::DrainRequest;
+use crate::api::protocol::{CordonMark, DrainRequest};
 use crate::api::{Epoch, NodeName, Uid};
 use crate::pool::door::{Door, Error, NodeChange};
 use crate::pool::view::NodeView;
@@ -78,13 +78,16 @@ pub(super) async fn pass(work: &Work, memory: &mut Memory, now: Timestamp, repor
                 return Ok(());
             }
             Next::Write(change, notice) => (change, notice),
-            Next::Cordon(request) => match slot::ask(&work.door, &work.epoch, &view, &work.around).await? {
-                Grant::Granted => {
-                    let (change, notice) = decide::cordon(&view, &request, now);
-                    (change, Some(notice))
+            Next::Cordon(request) => {
+                let time = work.door.time(now).await?;
+                match slot::ask(&work.door, &work.epoch, &view, &work.around).await? {
+                    Grant::Granted => {
+                        let (change, notice) = decide::cordon(&view, &request, CordonMark::new(time), now);
+                        (change, Some(notice))
+                    }
+                    Grant::Waits(why) => return say(work, memory, &node, &view, &request, &[why], now).await,
                 }
-                Grant::Waits(why) => return say(work, memory, &node, &view, &request, &[why], now).await,
-            },
+            }
             Next::Wait(request, why) => return say(work, memory, &node, &view, &request, &[why], now).await,
             Next::Empty(drain) => {
                 report.overdue = decide::overdue(&drain, work.threshold, now);

@@ -1,5 +1,6 @@
 use super::*;
-use crate::api::protocol::NodeState;
+use crate::api::protocol::{NodeState, UNSCHEDULABLE_TAINT};
+use crate::pool::door::Cordon;
 use serde_json::json;
 
 const CORDONED_AT: &str = "2026-01-01T00:00:10Z";
@@ -16,8 +17,8 @@ fn request(text: &str) -> DrainRequest {
     text.parse().unwrap()
 }
 
-fn mark(time: Option<&str>) -> CordonMark {
-    CordonMark { taint_time: time.map(str::to_owned) }
+fn mark(time: &str) -> CordonMark {
+    CordonMark::new(at(time))
 }
 
 /// A Working node that asks for `desired`.
@@ -36,8 +37,8 @@ fn asking(desired: &str) -> NodeView {
 fn emptying(desired: &str) -> NodeView {
     NodeView {
         cordoned: true,
-        cordoned_at: Some(CORDONED_AT.to_owned()),
-        mark: Some(mark(Some(CORDONED_AT))),
+        cordoned_at: Some(at(CORDONED_AT)),
+        mark: Some(mark(CORDONED_AT)),
         drain_status: Some(DrainStatus {
             request: desired.to_owned(),
             started: Some(at("2026-01-01T00:00:09Z")),
@@ -65,10 +66,14 @@ fn after(node: &NodeView, change: &NodeChange) -> NodeView {
             None => annotations.remove(*key),
         };
     }
-    let cordoned = change.unschedulable.unwrap_or(node.cordoned);
+    let (cordoned, cordoned_at) = match change.cordon {
+        None => (node.cordoned, node.cordoned_at),
+        Some(Cordon::On(mark)) => (true, Some(mark.at())),
+        Some(Cordon::Off) => (false, None),
+    };
     let mut taints = json!([]);
-    if let (true, Some(time)) = (cordoned, &node.cordoned_at) {
-        taints = json!([{"key": crate::pool::view::UNSCHEDULABLE_TAINT, "effect": "NoSchedule", "timeAdded": time}]);
+    if let Some(time) = cordoned_at {
+        taints = json!([{"key": UNSCHEDULABLE_TAINT, "effect": "NoSchedule", "timeAdded": time.to_string()}]);
     }
     let value = json!({
         "metadata": {"name": node.name, "uid": node.uid, "annotations": annotations},
@@ -102,39 +107,26 @@ fn a_schedulable_node_is_cordoned_only_by_way_of_a_slot() {
 #[test]
 fn cordon_mark_and_start_time_are_one_patch() {
     let node = asking("drain-c-1");
-    let (change, notice) = cordon(&node, &request("drain-c-1"), now());
-    assert_eq!(change.unschedulable, Some(true));
+    let (change, notice) = cordon(&node, &request("drain-c-1"), CordonMark::new(now()), now());
+    assert_eq!(change.cordon, Some(Cordon::On(CordonMark::new(now()))));
     let view = after(&node, &change);
-    assert_eq!(view.mark, Some(mark(None)));
+    assert!(view.cordon_is_ours());
+    assert!(
+        matches!(next(&view, now()), Next::Empty(_)),
+        "hole 4: the time of the cordon is on record before evictions"
+    );
     assert_eq!(view.drain_status.unwrap().started, Some(now()), "G-05: the clock must survive a new leader");
     assert_eq!(notice.reason, event::DRAIN_STARTED);
-}
-
-#[test]
-fn nothing_is_evicted_before_the_time_of_the_cordon_is_on_record_hole_4() {
-    let mut node = emptying("drain-c-1");
-    node.mark = Some(mark(None));
-    node.cordoned_at = None;
-    let Next::Wait(_, why) = next(&node, now()) else { panic!("{:?}", next(&node, now())) };
-    assert!(why.contains("unschedulable"), "{why}");
-
-    node.cordoned_at = Some(CORDONED_AT.to_owned());
-    let (change, _) = written(next(&node, now()));
-    let node = after(&node, &change);
-    assert_eq!(node.mark, Some(mark(Some(CORDONED_AT))));
-    let Next::Empty(drain) = next(&node, now()) else { panic!("{:?}", next(&node, now())) };
-    assert_eq!(drain.cordoned, Some(at(CORDONED_AT)));
-    assert_eq!(drain.started, at("2026-01-01T00:00:09Z"), "recording the time must not restart the clock");
 }
 
 #[test]
 fn uncordoned_and_cordoned_again_between_two_looks_is_not_our_cordon_hole_4() {
     for desired in ["drain-c-1", "uncordon-c-2"] {
         let mut node = emptying(desired);
-        node.cordoned_at = Some("2026-01-01T00:00:40Z".to_owned());
+        node.cordoned_at = Some(at("2026-01-01T00:00:40Z"));
         let (change, _) = written(next(&node, now()));
         assert!(removes_mark(&change), "{desired}");
-        assert_eq!(change.unschedulable, None, "{desired}: the administrator's cordon was touched");
+        assert_eq!(change.cordon, None, "{desired}: the administrator's cordon was touched");
         let node = after(&node, &change);
         assert!(node.cordoned, "{desired}");
         if desired == "drain-c-1" {
@@ -185,10 +177,10 @@ fn the_next_attempt_after_an_end_is_served() {
 fn a_foreign_cordon_is_never_taken_over_r048() {
     let mut node = asking("drain-c-1");
     node.cordoned = true;
-    node.cordoned_at = Some(CORDONED_AT.to_owned());
+    node.cordoned_at = Some(at(CORDONED_AT));
     let Next::Wait(request, why) = next(&node, now()) else { panic!("{:?}", next(&node, now())) };
     let change = say(&node, &request, &[why]).unwrap();
-    assert_eq!(change.unschedulable, None);
+    assert_eq!(change.cordon, None);
     assert!(!change.annotations.contains_key(annotation::CORDONED_BY), "a foreign cordon got our mark");
     assert!(!change.annotations.contains_key(annotation::LAST_APPLIED_DRAIN), "R-081: a cordon is no proof of a drain");
     let node = after(&node, &change);
@@ -199,7 +191,7 @@ fn a_foreign_cordon_is_never_taken_over_r048() {
 fn a_foreign_cordon_is_never_lifted_r049() {
     let mut node = asking("uncordon-c-2");
     node.cordoned = true;
-    node.cordoned_at = Some(CORDONED_AT.to_owned());
+    node.cordoned_at = Some(at(CORDONED_AT));
     let (change, notice) = written(next(&node, now()));
     assert_eq!(change, NodeChange::default().set(annotation::LAST_APPLIED_DRAIN, "uncordon-c-2"));
     assert_eq!(notice, None);
@@ -209,7 +201,7 @@ fn a_foreign_cordon_is_never_lifted_r049() {
 fn our_cordon_is_lifted_and_fulfilled_in_one_patch_r067() {
     let node = emptying("uncordon-c-2");
     let (change, notice) = written(next(&node, now()));
-    assert_eq!(change.unschedulable, Some(false));
+    assert_eq!(change.cordon, Some(Cordon::Off));
     let view = after(&node, &change);
     assert_eq!((view.mark, view.drain_status), (None, None));
     assert_eq!(view.applied_drain, view.desired_drain);
@@ -218,12 +210,10 @@ fn our_cordon_is_lifted_and_fulfilled_in_one_patch_r067() {
 
 #[test]
 fn a_withdrawn_drain_is_unwound_at_once_r083() {
-    // Cordoned, the time not even on record: the daemon asks for the uncordon instead.
     let mut node = emptying("drain-c-1");
-    node.mark = Some(mark(None));
     node.desired_drain = Some(request("uncordon-b-2"));
     let (change, _) = written(next(&node, now()));
-    assert_eq!(change.unschedulable, Some(false));
+    assert_eq!(change.cordon, Some(Cordon::Off));
     assert!(removes_mark(&change));
 }
 
@@ -246,7 +236,7 @@ fn a_kept_cordon_serves_the_next_config_with_a_clock_of_its_own() {
     let mut node = emptying("drain-c-1");
     node.desired_drain = Some(request("drain-d-2"));
     let (change, _) = written(next(&node, now()));
-    assert_eq!(change.unschedulable, None);
+    assert_eq!(change.cordon, None);
     let node = after(&node, &change);
     let Next::Empty(drain) = next(&node, now()) else { panic!("{:?}", next(&node, now())) };
     assert_eq!(drain.started, now());
@@ -271,12 +261,12 @@ fn no_state_makes_the_controller_write_for_ever() {
     let requests = [None, Some("drain-c-1"), Some("uncordon-c-2")];
     for cordoned in [false, true] {
         for cordoned_at in times {
-            for marked in [None, Some(None), Some(Some(CORDONED_AT))] {
+            for marked in [None, Some(CORDONED_AT)] {
                 for (desired, applied) in requests.iter().flat_map(|d| requests.iter().map(move |a| (d, a))) {
                     for status in [None, Some(false), Some(true)] {
                         let start = NodeView {
                             cordoned,
-                            cordoned_at: cordoned_at.map(str::to_owned),
+                            cordoned_at: cordoned_at.map(at),
                             mark: marked.map(mark),
                             desired_drain: desired.map(request),
                             applied_drain: applied.map(request),
@@ -299,8 +289,8 @@ fn settles(start: &NodeView) {
     let mut node = start.clone();
     for _ in 0..3 {
         let Next::Write(change, _) = next(&node, now()) else { return };
-        assert_ne!(change.unschedulable, Some(true), "{start:?}");
-        if change.unschedulable == Some(false) {
+        assert!(!matches!(change.cordon, Some(Cordon::On(_))), "{start:?}");
+        if change.cordon == Some(Cordon::Off) {
             assert!(node.cordon_is_ours(), "a foreign cordon was lifted: {start:?}");
         }
         if change.annotations.contains_key(annotation::LAST_APPLIED_DRAIN) {
@@ -317,7 +307,7 @@ fn a_fulfilment_names_what_came_late_and_ends_the_waiting_r089() {
     let node = emptying("drain-c-1");
     let Next::Empty(drain) = next(&node, now()) else { panic!() };
     let (change, notice) = fulfil(&drain, &["pod a/b came after the cordon".to_owned()], now());
-    assert_eq!(change.unschedulable, None);
+    assert_eq!(change.cordon, None);
     let view = after(&node, &change);
     assert_eq!(view.applied_drain, view.desired_drain);
     let status = view.drain_status.unwrap();

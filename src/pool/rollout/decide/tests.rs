@@ -164,7 +164,7 @@ fn a_foreign_cordon_is_respected_and_shown() {
     let scene = Scene::new(vec![cordoned(node("n1"))]);
     assert!(scene.kept("n1").contains("not by mcx"));
     assert_eq!(scene.slots(&["n1"]).given("n1"), None, "a node at rest, though it holds a slot");
-    let void = NodeView { mark: Some(CordonMark { taint_time: Some("earlier".to_owned()) }), ..cordoned(node("n1")) };
+    let void = NodeView { mark: Some(CordonMark::new(k8s_openapi::jiff::Timestamp::MIN)), ..cordoned(node("n1")) };
     assert!(Scene::new(vec![void]).kept("n1").contains("not by mcx"));
 }
 

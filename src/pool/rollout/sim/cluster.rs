@@ -250,6 +250,11 @@ impl Cluster {
         true
     }
 
+    /// A time that no earlier write has had.
+    pub(super) fn instant(&self) -> Timestamp {
+        Timestamp::from_second(i64::try_from(self.version).unwrap()).unwrap()
+    }
+
     /// Changes a Node under the resourceVersion that was read.
     pub(super) fn write_node(&mut self, name: &NodeName, read: u64, change: &NodeChange) -> bool {
         let Some(stored) = self.nodes.get(name).filter(|s| s.version == read) else { return false };
@@ -266,10 +271,11 @@ impl Cluster {
                 _ => {}
             }
         }
-        if let Some(cordoned) = change.unschedulable {
-            self.version += 1;
-            node.cordoned = cordoned;
-            node.cordoned_at = cordoned.then(|| self.version.to_string());
+        if let Some(cordon) = change.cordon {
+            (node.cordoned, node.cordoned_at) = match cordon {
+                door::Cordon::On(mark) => (true, Some(mark.at())),
+                door::Cordon::Off => (false, None),
+            };
         }
         self.store_node(node);
         true

@@ -181,7 +181,7 @@ impl Cluster {
 
     fn cordon_by_hand(&mut self, name: &NodeName) {
         self.version += 1;
-        let time = self.version.to_string();
+        let time = self.instant();
         let Some(node) = self.nodes.get(name) else { return };
         let cordons = !node.object.cordoned;
         self.tell(|| format!("{name} is {} by hand", if cordons { "cordoned" } else { "uncordoned" }));

@@ -296,7 +296,7 @@ impl Cluster {
         match request.kind {
             DrainKind::Uncordon => self.uncordon(&name, node, read.version, &request),
             DrainKind::Drain if ended => {}
-            DrainKind::Drain if node.cordon_is_ours() => self.empty(&name, node, read.version, &request),
+            DrainKind::Drain if node.cordon_is_ours() => self.empty(&name, read.version, &request),
             DrainKind::Drain if node.cordoned => {}
             DrainKind::Drain => {
                 let cordon = Cordon { node: name, read: None, pools: BTreeMap::new() };
@@ -308,19 +308,13 @@ impl Cluster {
     fn uncordon(&mut self, name: &NodeName, node: &NodeView, version: u64, request: &DrainRequest) {
         let mut change = NodeChange::default().set(annotation::LAST_APPLIED_DRAIN, request);
         if node.cordon_is_ours() {
-            change = change.unschedulable(false).remove(annotation::CORDONED_BY);
+            change = change.uncordon();
         }
         self.write_node(name, version, &change);
     }
 
-    fn empty(&mut self, name: &NodeName, node: &NodeView, version: u64, request: &DrainRequest) {
-        let seen = node.mark.as_ref().is_some_and(|m| m.taint_time.is_some());
-        let change = if seen {
-            NodeChange::default().set(annotation::LAST_APPLIED_DRAIN, request)
-        } else {
-            NodeChange::default().set(annotation::CORDONED_BY, CordonMark { taint_time: node.cordoned_at.clone() })
-        };
-        self.write_node(name, version, &change);
+    fn empty(&mut self, name: &NodeName, version: u64, request: &DrainRequest) {
+        self.write_node(name, version, &NodeChange::default().set(annotation::LAST_APPLIED_DRAIN, request));
     }
 
     fn cordon_step(&self, who: usize, cordon: &mut Cordon, answer: Option<Answer>) -> Result<Option<Ask>, Stop> {
@@ -353,7 +347,6 @@ impl Cluster {
         if !holds || node.cordoned || !pending || may_cordon(&node.name, &members, &slots, limit).is_err() {
             return Ok(None);
         }
-        let mark = CordonMark { taint_time: None };
-        Ok(Some(Ask::WriteNode(NodeChange::default().unschedulable(true).set(annotation::CORDONED_BY, mark))))
+        Ok(Some(Ask::WriteNode(NodeChange::default().cordon(CordonMark::new(self.instant())))))
     }
 }
