@@ -29,7 +29,7 @@ fn chrony_is_written_and_restarted_once() {
         "server 0.centos.pool.ntp.org iburst\nserver 1.centos.pool.ntp.org iburst\nmakestep 1.0 3\nrtcsync\nlogdir /var/log/chrony\n"
     );
     let change = ChangeSet::between(&Items::default(), &items);
-    let cost = actions(&change, &Items::default(), &items, &EffectivePolicy::from_spec(&policy));
+    let cost = actions(&change, &EffectivePolicy::from_spec(&policy));
     assert_eq!(cost.to_string(), "DaemonReload, Restart chronyd.service");
     assert!(!cost.needs_drain());
 }
@@ -45,7 +45,7 @@ fn disabling_chrony_reboots() {
     assert_eq!(items.units["chronyd.service"].enabled, Some(false));
     let change = ChangeSet::between(&Items::default(), &items);
     let policy = serde_json::from_value(example("chrony-policy.yaml")).unwrap();
-    let cost = actions(&change, &Items::default(), &items, &EffectivePolicy::from_spec(&policy));
+    let cost = actions(&change, &EffectivePolicy::from_spec(&policy));
     assert!(cost.reboots(), "the policy has no entry for the unit, and the shipped default is Reboot");
 }
 

@@ -7,7 +7,6 @@
 use super::policy::EffectivePolicy;
 use super::{Action, Actions, Cause, ChangeSet};
 use crate::api::machine_configuration::PolicyAction;
-use crate::render::items::{Items, UnitItem};
 
 /// Where systemd reads units of the administrator. A *file* item below it is a unit file, too.
 const UNIT_DIRECTORY: &str = "/etc/systemd/system/";
@@ -15,8 +14,8 @@ const UNIT_DIRECTORY: &str = "/etc/systemd/system/";
 /// Name of the default lists in a cause.
 const DEFAULT: &str = "default";
 
-/// What `change` costs under `policy`. `old` and `new` tell which unit files are written and removed.
-pub fn actions(change: &ChangeSet, old: &Items, new: &Items, policy: &EffectivePolicy) -> Actions {
+/// What `change` costs under `policy`.
+pub fn actions(change: &ChangeSet, policy: &EffectivePolicy) -> Actions {
     let mut wanted = Wanted::default();
     for entry in &policy.files {
         let taken = change.files.keys().filter(|path| policy.file_entry(path).is_some_and(|e| std::ptr::eq(e, entry)));
@@ -33,23 +32,19 @@ pub fn actions(change: &ChangeSet, old: &Items, new: &Items, policy: &EffectiveP
     if change.keys.is_some() {
         wanted.take(std::iter::once(format!("keys of {}", crate::api::SSH_USER)), "sshkey", &policy.keys);
     }
-    for item in unit_files(change, old, new) {
+    for item in unit_files(change) {
         wanted.unit_file(item);
     }
     wanted.combined()
 }
 
-/// Items whose change writes or removes a file that systemd reads as a unit's.
+/// Items whose change systemd sees only after it has read its units again: all that is part of a unit, its enablement
+/// included (links that are made without telling systemd), and files among its units.
 ///
 /// systemd's own `NeedDaemonReload` stays false for a first drop-in directory, so it is not asked.
-fn unit_files(change: &ChangeSet, old: &Items, new: &Items) -> Vec<String> {
-    let nothing = UnitItem::default();
-    let units = change.units.keys().filter(|name| {
-        let (was, is) = (old.units.get(*name).unwrap_or(&nothing), new.units.get(*name).unwrap_or(&nothing));
-        was.contents != is.contents || was.dropins != is.dropins || was.mask != is.mask
-    });
+fn unit_files(change: &ChangeSet) -> impl Iterator<Item = String> {
     let files = change.files.keys().filter(|path| path.starts_with(UNIT_DIRECTORY));
-    files.map(|path| format!("file {path}")).chain(units.map(|name| format!("unit {name}"))).collect()
+    files.map(|path| format!("file {path}")).chain(change.units.keys().map(|name| format!("unit {name}")))
 }
 
 /// All that the entries name, in their order, before combining.

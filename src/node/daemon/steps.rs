@@ -260,7 +260,7 @@ impl Daemon {
             let old = self.keep_items(&from).map_err(at(Work::Look))?;
             let new = self.keep_items(&to).map_err(at(Work::Look))?;
             policy.map(|policy| {
-                let actions = change::actions(&ChangeSet::between(&old, &new), &old, &new, &policy);
+                let actions = change::actions(&ChangeSet::between(&old, &new), &policy);
                 tracing::info!(%from, %to, %actions, generation = policy.generation, "planned");
                 Plan { actions: actions.list, generation: policy.generation }
             })

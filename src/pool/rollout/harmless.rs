@@ -47,7 +47,7 @@ async fn compare(door: &Door, policy: &EffectivePolicy, from: Option<&ConfigName
         None => Items::default(),
     };
     let new = items(door, to).await?;
-    let cost = actions(&ChangeSet::between(&old, &new), &old, &new, policy);
+    let cost = actions(&ChangeSet::between(&old, &new), policy);
     Some(!cost.is_disruptive())
 }
 
