@@ -12,17 +12,19 @@ REPO=$(cd "$HERE/../.." && pwd); cd "$REPO"
 command -v go >/dev/null || [ -x "$KBIN/kubelet" ] || { echo "e2e.sh: Go is needed to build the control plane. Without it: cargo test" >&2; exit 1; }
 
 claim; exec 8>"$RIG/run.lock"; flock -w 5 8 || { echo "e2e.sh: another run works in $RIG; set another RIG and RIG_PORT, or wait" >&2; exit 1; }
-child=
+child="" beside=""
 finish() { # the clusters that tests started for themselves lie beside this one
   local rc=$?; trap - EXIT INT TERM HUP
-  [ -z "$child" ] || kill -- "-$child" 2>/dev/null || :
+  for c in $child $beside; do kill -- "-$c" 2>/dev/null || :; done
+  [ -z "$beside" ] || wait "$beside" || :
   for r in "$RIG"-*; do [ ! -e "$r/port" ] || RIG=$r RIG_PORT="" "$HERE/down.sh" >/dev/null || :; done
   [ -n "${KEEP:-}" ] || "$HERE/down.sh" || rc=1
   exit "$rc"; }
 trap finish EXIT; trap 'exit 130' INT; trap 'exit 143' TERM; trap 'exit 129' HUP
 
 # Three places: a control plane with nothing in it for tests that bring their own controllers, objects or nothing at all;
-# one more for those that start controllers; and for the rest a cluster with nodes and mcx installed.
+# one more for those that start controllers; and for the rest a cluster with nodes and mcx installed. When all are asked for,
+# the first two are beside the third (another run of this script): mostly, each of them waits.
 bare=() controllers=() cluster=()
 place() { case $1 in api_objects | daemon_identity | drain) bare+=("$1") ;; controller) controllers+=("$1") ;; *) cluster+=("$1") ;; esac; }
 [ $# -gt 0 ] || { mapfile -t all < <(grep -l '^#\[ignore' tests/*.rs | grep -v /bench_ | sed 's|tests/\(.*\).rs|\1|'); set -- "${all[@]}"; }
@@ -42,6 +44,13 @@ run() { # run TEST...: in the background and in its own process group, so that a
 control_plane() { "$HERE/build.sh" | tail -1; "$HERE/down.sh" >/dev/null || :; claim
   "$HERE/up.sh" >"$RIG/up.out" 2>&1 8>&- || { cat "$RIG/up.out" >&2; exit 1; }; el "control plane up, nothing in it"; }
 
+if [ ${#cluster[@]} -gt 0 ] && [ $((${#bare[@]} + ${#controllers[@]})) -gt 0 ]; then
+  "$HERE/build.sh" | tail -1
+  set -m
+  RIG=$RIG-beside RIG_PORT=$((RIG_PORT + 90)) KEEP="" REUSE="" "$HERE/e2e.sh" "${bare[@]}" "${controllers[@]}" >"$RIG/beside.out" 2>&1 8>&- </dev/null & beside=$!
+  set +m
+  bare=() controllers=()
+fi
 [ ${#bare[@]} = 0 ] || { control_plane; run "${bare[@]}"; }
 [ ${#controllers[@]} = 0 ] || { control_plane; run "${controllers[@]}"; }
 if [ ${#cluster[@]} -gt 0 ]; then
@@ -50,4 +59,5 @@ if [ ${#cluster[@]} -gt 0 ]; then
   el "cluster up; KUBECONFIG=$KUBECONFIG"
   run "${cluster[@]}"
 fi
+if [ -n "$beside" ]; then wait "$beside" || rc=$?; beside=; cat "$RIG/beside.out"; fi
 el "tests ended with $rc"; exit "$rc"
