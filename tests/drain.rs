@@ -38,6 +38,7 @@ impl Case {
         let client = admin().await;
         let settings = Settings {
             drain_threshold: Duration::from_mins(10),
+            volume_detach: Duration::from_mins(1),
             settle: Duration::ZERO,
             settle_limit: Duration::ZERO,
             keep_rendered: 0,

@@ -31,6 +31,9 @@ pub struct Args {
     /// A drain that takes longer is told about; it goes on
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = service::duration, env = "MCX_DRAIN_THRESHOLD")]
     drain_threshold: Duration,
+    /// After the pods are gone, wait this long for the node's volumes to be detached; 0s: do not wait
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = service::duration, env = "MCX_VOLUME_DETACH")]
+    volume_detach: Duration,
     /// Unused rendered configs kept per pool
     #[arg(long, value_name = "N", default_value_t = 5, env = "MCX_KEEP_RENDERED")]
     keep_rendered: usize,
@@ -80,6 +83,7 @@ fn start(args: &Args) -> anyhow::Result<()> {
         let options = Options {
             settings: Settings {
                 drain_threshold: args.drain_threshold,
+                volume_detach: args.volume_detach,
                 settle: args.settle,
                 settle_limit: args.settle_limit,
                 keep_rendered: args.keep_rendered,

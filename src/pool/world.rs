@@ -70,6 +70,8 @@ pub struct Leader {
 pub struct Settings {
     /// After this long a drain is overdue: an Event and a metric; it goes on.
     pub drain_threshold: std::time::Duration,
+    /// For how long a drained node waits for its volumes to be detached; zero: it does not.
+    pub volume_detach: std::time::Duration,
     /// Quiet time before rendering.
     pub settle: std::time::Duration,
     /// Longest time before rendering.

@@ -38,6 +38,8 @@ pub(super) enum Next {
     Nothing,
     /// A guarded write that needs no slot; then look again.
     Write(NodeChange, Option<Notice>),
+    /// Cordoned by us for another config, and this request is not taken up yet: it needs a slot, too, then this write.
+    Begin(DrainRequest, NodeChange),
     /// The node is schedulable and asks for a drain: it needs a slot and the limit counted again, then [`cordon`].
     Cordon(DrainRequest),
     /// Somebody else must act first: say why.
@@ -142,7 +144,7 @@ fn drain(node: &NodeView, request: &DrainRequest, now: Timestamp) -> Next {
     let Some(started) = status.started else {
         // The cordon was kept for another config: a new request, whose time begins now.
         let status = DrainStatus { started: Some(now), waiting: Vec::new(), waiting_count: 0, ..status };
-        return Next::Write(NodeChange::default().set(annotation::DRAIN_STATUS, text(&status)), None);
+        return Next::Begin(request.clone(), NodeChange::default().set(annotation::DRAIN_STATUS, text(&status)));
     };
     Next::Empty(Emptying { request: request.clone(), started, cordoned: mark.at() })
 }
@@ -163,7 +165,8 @@ pub(super) fn cordon(
 }
 
 /// The request is fulfilled. To be written under the resourceVersion of the Node that was read before its pods were
-/// listed: so it still is cordoned with our mark. `late` are named and not waited for.
+/// listed: so it still is cordoned with our mark. `late` is what
+/// came or stayed and is not waited for: it is named.
 pub(super) fn fulfil(drain: &Emptying, late: &[String], now: Timestamp) -> (NodeChange, Notice) {
     let change = NodeChange::default()
         .set(annotation::LAST_APPLIED_DRAIN, &drain.request)

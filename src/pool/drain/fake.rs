@@ -29,6 +29,7 @@ pub(super) struct State {
     /// By `namespace/name`.
     pub(super) daemon_sets: BTreeMap<String, Value>,
     pub(super) budgets: Vec<Value>,
+    pub(super) attachments: Vec<Value>,
     /// Answers to the next evictions of a pod, by `namespace/name`; afterwards they are granted.
     pub(super) refusals: BTreeMap<String, VecDeque<Value>>,
     /// Pods that stay Terminating when they are evicted.
@@ -238,6 +239,9 @@ impl State {
             }
             ("GET", ["apis", "apps", "v1", "namespaces", namespace, "daemonsets", name]) => {
                 self.daemon_sets.get(&format!("{namespace}/{name}")).cloned().unwrap_or_else(absent)
+            }
+            ("GET", [.., "volumeattachments"]) => {
+                json!({"kind": "VolumeAttachmentList", "apiVersion": "storage.k8s.io/v1", "metadata": {}, "items": self.attachments})
             }
             ("GET", [.., "poddisruptionbudgets"]) => {
                 json!({"kind": "PodDisruptionBudgetList", "apiVersion": "policy/v1", "metadata": {}, "items": self.budgets})

@@ -7,6 +7,7 @@
 //! | `pods` | which pods go |
 //! | `answer` | what the answer to an eviction means |
 //! | `evict` | one round of evictions |
+//! | `volumes` | what is still attached afterwards |
 //! | `pass` | one look at one node |
 //!
 //! Here: which nodes are looked at, when, and side by side, so that a node that is stuck holds no other.
@@ -18,6 +19,7 @@ mod evict;
 mod pass;
 mod pods;
 mod slot;
+mod volumes;
 
 use super::door::Error;
 use super::membership::Membership;
@@ -115,6 +117,7 @@ impl Drainer {
                     door: leader.door.clone(),
                     epoch: leader.epoch.clone(),
                     threshold: leader.settings.drain_threshold,
+                    detach: leader.settings.volume_detach,
                     namespace: leader.settings.namespace.clone(),
                     name: name.clone(),
                     around: Arc::clone(&around),

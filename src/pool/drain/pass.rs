@@ -3,6 +3,7 @@
 use super::decide::{self, Emptying, Next, Notice};
 use super::evict::{self, Refusals, Round};
 use super::slot::{self, Grant, Surroundings};
+use super::volumes;
 use crate::api::protocol::{CordonMark, DrainRequest};
 use crate::api::{Epoch, NodeName, Uid};
 use crate::pool::door::{Door, Error, NodeChange};
@@ -26,6 +27,8 @@ pub(super) struct Work {
     pub(super) epoch: Epoch,
     /// After this long a drain is overdue.
     pub(super) threshold: Duration,
+    /// For how long volumes are waited for.
+    pub(super) detach: Duration,
     /// Namespace of mcx.
     pub(super) namespace: String,
     /// The node.
@@ -41,6 +44,8 @@ pub(super) struct Memory {
     refusals: Refusals,
     overdue_said: bool,
     said_at: Option<Timestamp>,
+    /// Since when the pods are gone. A new leader waits anew.
+    emptied: Option<Timestamp>,
 }
 
 /// How a pass ended.
@@ -78,6 +83,10 @@ pub(super) async fn pass(work: &Work, memory: &mut Memory, now: Timestamp, repor
                 return Ok(());
             }
             Next::Write(change, notice) => (change, notice),
+            Next::Begin(request, change) => match slot::ask(&work.door, &work.epoch, &view, &work.around).await? {
+                Grant::Granted => (change, None),
+                Grant::Waits(why) => return say(work, memory, &node, &view, &request, &[why], now).await,
+            },
             Next::Cordon(request) => {
                 let time = work.door.time(now).await?;
                 match slot::ask(&work.door, &work.epoch, &view, &work.around).await? {
@@ -122,7 +131,15 @@ async fn empty(
     let round =
         evict::round(&work.door, &work.name, view.ready, drain, &work.namespace, &mut memory.refusals, now).await?;
     match round {
-        Round::Empty { late } => {
+        Round::Empty { mut late } => {
+            let emptied = *memory.emptied.get_or_insert(now);
+            let attached =
+                if work.detach.is_zero() { Vec::new() } else { volumes::attached(&work.door, &work.name).await? };
+            if !attached.is_empty() && now < emptied + work.detach {
+                say(work, memory, node, view, &drain.request, &attached, now).await?;
+                return Ok(None);
+            }
+            late.extend(attached);
             report.overdue = false;
             Ok(Some(decide::fulfil(drain, &late, now)))
         }

@@ -1,4 +1,4 @@
-//! Whether a schedulable node may be cordoned: the order of the reads, and what each of them decides.
+//! Whether a node may be drained, and a schedulable one be cordoned for it: the order of the reads, and what each of them decides.
 //!
 //! The caller has read the Node; here the pools are read uncached, after it; then the caller writes under the
 //! resourceVersion of that first read. In another order a slot that was given back in between would be taken for there.
@@ -24,7 +24,7 @@ pub(super) struct Surroundings {
     pub(super) membership: Membership,
 }
 
-/// Whether the node may be cordoned now.
+/// Whether the node may be drained now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Grant {
     /// It holds a slot and the limit has room.
@@ -33,7 +33,8 @@ pub(super) enum Grant {
     Waits(String),
 }
 
-/// Reads the pools uncached and decides. Another leader's epoch in one of them ends this leadership.
+/// Reads the pools uncached and decides. Another leader's epoch in one of them ends this leadership. For a node that is
+/// cordoned already the limit is not counted: it is unavailable as it is.
 pub(super) async fn ask(door: &Door, epoch: &Epoch, node: &NodeView, around: &Surroundings) -> Result<Grant, Error> {
     let home = match place(&around.pools, node) {
         Place::In(pool) => Some(pool),
@@ -54,7 +55,7 @@ pub(super) async fn ask(door: &Door, epoch: &Epoch, node: &NodeView, around: &Su
             return Err(Error::Deposed { pool: name });
         }
         holds |= slots.holds(&node.name, &node.uid);
-        if is_home {
+        if is_home && !node.cordoned {
             counted = around.recount(node, &pool, &slots);
         }
     }

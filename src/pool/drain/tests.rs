@@ -49,6 +49,7 @@ impl Case {
             door: self.fake.door(),
             epoch: Epoch::from("ours"),
             threshold: Duration::from_mins(10),
+            detach: Duration::from_mins(1),
             namespace: "mcx-system".to_owned(),
             name: "n1".into(),
             around: Arc::new(Surroundings { pools, nodes, membership }),
@@ -303,6 +304,44 @@ async fn a_pod_is_late_by_the_api_servers_clock_and_not_by_ours() {
 }
 
 #[tokio::test]
+async fn a_drain_waits_for_its_volumes_and_not_for_ever_r218() {
+    let attachment = |node: &str| {
+        json!({"metadata": {"name": node}, "status": {"attached": true}, "spec": {
+            "attacher": "disk", "nodeName": node, "source": {"persistentVolumeName": format!("pv-{node}")}}})
+    };
+    let mut case = Case::new();
+    case.fake.with(|s| s.attachments = vec![attachment("n1"), attachment("n2")]);
+    case.pass().await;
+    case.next_pass().await;
+    assert!(!case.is_fulfilled());
+    assert_eq!(case.waiting(), ["volume pv-n1 is still attached by disk"]);
+    case.fake.with(|s| s.attachments.remove(0));
+    case.next_pass().await;
+    assert!(case.is_fulfilled(), "another node's volume was waited for");
+
+    let mut case = Case::new();
+    case.fake.with(|s| s.attachments = vec![attachment("n1")]);
+    case.pass().await;
+    case.now += Duration::from_mins(1);
+    case.next_pass().await;
+    assert!(case.is_fulfilled(), "the volume of a pod that stays is never detached");
+    assert_eq!(case.waiting(), ["volume pv-n1 is still attached by disk"], "it is named");
+}
+
+#[tokio::test]
+async fn a_cordon_that_was_kept_needs_a_slot_for_the_next_config_too() {
+    let mut case = Case::new();
+    case.pass().await;
+    assert!(case.is_fulfilled());
+    case.fake.add_pod("n1", "web", BEFORE);
+    case.fake.set_slots(Some(&Slots { epoch: Epoch::from("ours"), nodes: Vec::new() }));
+    case.fake.annotate("n1", annotation::DESIRED_DRAIN, "drain-d-2");
+    case.next_pass().await;
+    assert!(!case.is_fulfilled() && case.fake.count("POST") == 0, "pods were evicted without a slot");
+    assert!(case.waiting()[0].contains("no slot of pool worker"), "{:?}", case.waiting());
+}
+
+#[tokio::test]
 async fn daemon_set_pods_stay_and_orphans_of_one_go() {
     let mut case = Case::new();
     for (name, set) in [("agent", "ds-1"), ("orphan", "ds-2")] {
@@ -465,6 +504,7 @@ fn leader(fake: &Fake) -> (Leader, Registry) {
     let mut registry = Registry::default();
     let settings = Settings {
         drain_threshold: Duration::from_mins(10),
+        volume_detach: Duration::from_mins(1),
         settle: Duration::ZERO,
         settle_limit: Duration::ZERO,
         keep_rendered: 0,

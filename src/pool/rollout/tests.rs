@@ -27,6 +27,7 @@ fn leader(api: &FakeApi, epoch: &str) -> Leader {
         epoch: epoch.into(),
         settings: Arc::new(Settings {
             drain_threshold: Duration::from_mins(10),
+            volume_detach: Duration::from_mins(1),
             settle: Duration::ZERO,
             settle_limit: Duration::ZERO,
             keep_rendered: 1,

@@ -41,6 +41,7 @@ impl Scene {
             epoch: "e1".into(),
             settings: Arc::new(Settings {
                 drain_threshold: Duration::from_mins(10),
+                volume_detach: Duration::from_mins(1),
                 settle: Duration::ZERO,
                 settle_limit: Duration::ZERO,
                 keep_rendered: 1,
