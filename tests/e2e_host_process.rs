@@ -31,7 +31,7 @@ impl<'a> InPlaceOfThePod<'a> {
         });
 
         this.renew_token();
-        let mut kubeconfig = mcx::yaml::documents(&node.text("/var/lib/kubelet/kubeconfig")).unwrap().remove(0).value;
+        let mut kubeconfig = mcx::yaml::documents(&node.text("/rig/kubeconfig")).unwrap().remove(0).value;
         let users = kubeconfig["users"].as_array_mut().unwrap();
         users[0]["user"] = json!({"tokenFile": "/opt/mcx/token"});
         node.write("/opt/mcx/kubeconfig", kubeconfig.to_string().as_bytes());

@@ -262,10 +262,9 @@ impl Disk {
 }
 
 /// What a config means. It was accepted before it was written here.
-fn items(config: &NamedConfig) -> Result<Items, Error> {
-    Items::from_config(&config.config).map_err(|errors| {
-        Error::Other(format!("config {} cannot be read: {}", config.name, errors.first().map_or("", String::as_str)))
-    })
+pub(super) fn items(config: &NamedConfig) -> Result<Items, Error> {
+    Items::from_stored(&config.config)
+        .map_err(|why| Error::Other(format!("config {} cannot be read: {why}", config.name)))
 }
 
 fn state_path(name: &str) -> String {

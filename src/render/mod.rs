@@ -7,6 +7,7 @@
 //! | [`validate`] | what is refused and what is warned of |
 //! | [`merge`] | sources laid over each other |
 //! | [`items`] | what a config means for a node; its canonical form and hash |
+//! | [`stored`] | a node's own copy of a config, read back by its shape |
 //! | [`size`] | what the API server can store |
 //! | [`rule`], [`finding`], [`path`] | what is said about it, and where |
 //! | [`ignition`] | the specification |
@@ -22,6 +23,7 @@ pub mod rule;
 pub mod select;
 mod shape;
 pub mod size;
+pub mod stored;
 pub mod validate;
 
 use crate::api::{API_VERSION, ConfigName, MachineConfig, MachineConfigPool, MachineConfigSpec, annotation, label};

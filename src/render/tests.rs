@@ -574,7 +574,8 @@ proptest! {
             prop_assert_eq!(path::from_pointer("", &path::to_pointer(&finding.path)), finding.path.clone());
         }
         if let Some(rendered) = outcome.rendered {
-            prop_assert_eq!(Items::from_config(&rendered.config).unwrap(), rendered.items);
+            prop_assert_eq!(&Items::from_config(&rendered.config).unwrap(), &rendered.items);
+            prop_assert_eq!(Items::from_stored(&rendered.config).unwrap(), rendered.items);
         } else {
             prop_assert_eq!(outcome.findings[0].severity, Severity::Error);
         }
@@ -599,7 +600,8 @@ proptest! {
     #[test]
     fn the_rendered_config_reads_back_and_does_not_depend_on_order(sources in any_sources()) {
         let there = rendered(&sources);
-        prop_assert_eq!(Items::from_config(&there.config).unwrap(), there.items);
+        prop_assert_eq!(&Items::from_config(&there.config).unwrap(), &there.items);
+        prop_assert_eq!(Items::from_stored(&there.config).unwrap(), there.items);
         let mut reversed = sources;
         reversed.reverse();
         let back = rendered(&reversed);

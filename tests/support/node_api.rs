@@ -106,8 +106,9 @@ impl NodeApi {
             let notes = &mut node["metadata"]["annotations"];
             notes[format!("{PREFIX}lastAppliedDrain")] = json!(asked);
             if asked.starts_with("drain-") {
-                notes[format!("{PREFIX}cordonedBy")] = json!("mcx");
-                node["spec"] = json!({"unschedulable": true});
+                notes[format!("{PREFIX}cordonedBy")] = json!("mcx 2026-01-01T00:00:00Z");
+                node["spec"] = json!({"unschedulable": true, "taints": [{"key": "node.kubernetes.io/unschedulable",
+                    "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}]});
             } else {
                 notes.as_object_mut().unwrap().remove(&format!("{PREFIX}cordonedBy"));
                 node["spec"] = json!({});

@@ -7,7 +7,7 @@ use crate::change::{self, Action, ChangeSet};
 use crate::node::cluster::{self, Test};
 use crate::node::journal::{self, Failed, Journal, NamedConfig, NotedAction, Stage};
 use crate::node::machine::{self, Checked, Compared, Fetch, Fetched, Held, Plan, Planned, Read, Step, Work};
-use crate::node::{actions, host};
+use crate::node::{actions, disk, host};
 use crate::render::items::Items;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -496,13 +496,10 @@ fn parse(config: &NamedConfig) -> Result<Items, host::Error> {
     if config.name.is_empty() {
         return Ok(Items::default());
     }
-    Items::from_config(&config.config).map_err(|errors| {
-        let first = errors.first().map_or("", String::as_str);
-        host::Error::Other(format!("config {} cannot be read: {first}", config.name))
-    })
+    disk::items(config)
 }
 
-/// The body of a rendered config and what it means. One that was edited by hand does not hash to its name; that can
+/// A rendered config in the form in which it is stored, and what it means. One that was edited by hand does not hash to its name; that can
 /// only be told by the version that named it.
 fn usable(name: &ConfigName, object: MachineConfig) -> Result<(Value, Items), String> {
     let maker = object.metadata.annotations.as_ref().and_then(|a| a.get(annotation::GENERATED_BY)).cloned();
@@ -511,5 +508,5 @@ fn usable(name: &ConfigName, object: MachineConfig) -> Result<(Value, Items), St
     if maker.as_deref() == Some(env!("CARGO_PKG_VERSION")) && !name.as_str().ends_with(&items.hash()) {
         return Err("its contents are not those that its name stands for: it was edited".into());
     }
-    Ok((body, items))
+    Ok((items.to_config(), items))
 }
