@@ -1,5 +1,6 @@
 //! The subcommands, one file each: flags in, library call, output out. They decide nothing.
 
+pub mod apply;
 pub mod completions;
 pub mod controller;
 pub mod crds;
@@ -7,6 +8,7 @@ pub mod daemon;
 pub mod host_exec;
 pub mod input;
 pub mod man;
+pub mod new;
 pub mod print;
 pub mod reference;
 pub mod render;
@@ -27,8 +29,12 @@ pub struct Cli {
 /// What mcx can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Make a MachineConfig from plain files
+    New(new::Args),
     /// Print the rendered config of a pool
     Render(render::Args),
+    /// Bring a folder to what a pool's nodes would have, without a cluster
+    Apply(apply::Args),
     /// Run the cluster controller
     Controller(Box<controller::Args>),
     /// Run the daemon of one node
@@ -51,7 +57,9 @@ pub enum Command {
 /// Runs a command to its exit code: 0 fine or same, 1 different or invalid, 2 could not do it.
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
+        Command::New(args) => new::run(&args),
         Command::Render(args) => render::run(&args),
+        Command::Apply(args) => apply::run(&args),
         Command::Controller(args) => controller::run(&args),
         Command::Daemon(args) => daemon::run(&args),
         Command::Crds(args) => crds::run(&args),

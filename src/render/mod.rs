@@ -8,9 +8,11 @@
 //! | [`merge`] | sources laid over each other |
 //! | [`items`] | what a config means for a node; its canonical form and hash |
 //! | [`size`] | what the API server can store |
+//! | [`author`] | from plain files to the source that a person would write |
 //! | [`rule`], [`finding`], [`path`] | what is said about it, and where |
 //! | [`ignition`] | the specification |
 
+pub mod author;
 pub mod finding;
 pub mod ignition;
 pub mod items;
