@@ -18,13 +18,16 @@ const MODE_OF_STDIN: u32 = 0o644;
 
 /// Flags of `mcx new`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    disable_help_subcommand = true,
+    after_help = "Examples:\n  \
     mcx new file --path /etc/chrony.conf --from chrony.conf --name 99-worker-chrony\n  \
     mcx new unit chronyd.service --disable\n  \
     mcx new ssh --key ~/.ssh/id_ed25519.pub --role master --role worker\n  \
     mcx new tree rootfs/ --role infra | mcx render --pool worker -f -\n\n\
     The MachineConfig goes to standard output, what is to be said of it to standard error.\n\
-    Exit codes: 0 written, 1 it would be refused, 2 could not do it.")]
+    Exit codes: 0 written, 1 it would be refused, 2 could not do it."
+)]
 pub struct Args {
     /// What it is made from
     #[command(subcommand)]
