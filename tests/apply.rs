@@ -169,7 +169,7 @@ fn what_is_in_the_way_is_refused_and_nothing_is_touched() {
     let invalid = apply(node.root(), &keys, &[]);
     assert_eq!((invalid.status.code(), out(&invalid)), (Some(1), ""));
     assert!(err(&invalid).contains("[user]"), "{}", err(&invalid));
-    assert!(node.tree() == before);
+    assert!(node.tree() == before && !node.at("/var/lib/mcx").exists());
 }
 
 #[test]

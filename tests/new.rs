@@ -248,3 +248,32 @@ fn what_would_be_refused_is_said_as_validation_says_it_and_nothing_is_printed() 
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stderr).contains("[key-form]") && text(&output.stdout).contains("kind: MachineConfig\n"));
 }
+
+#[test]
+fn a_policy_says_what_a_change_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let output =
+        new(at, &["policy", "--path", "/etc/chrony.conf", "--daemon-reload", "--restart", "chronyd.service"], b"");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    // The guide's own, but for the keys, which it leaves as they are.
+    let guide = fs::read_to_string(format!("{}/examples/chrony-policy.yaml", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let guide = guide.split_once("    sshkey:").unwrap().0;
+    let guide: String = guide.lines().filter(|l| !l.starts_with('#')).map(|l| format!("{l}\n")).collect();
+    assert_eq!(text(&output.stdout), guide);
+    let both = new(at, &["policy", "--path", "/etc/a", "--path", "/etc/b", "--unit", "a.service", "--none"], b"");
+    let documents = mcx::yaml::documents(text(&both.stdout)).unwrap();
+    let policy = &documents[0].value["spec"]["nodeDisruptionPolicy"];
+    assert_eq!(policy["files"][1], serde_json::json!({"path": "/etc/b", "actions": [{"type": "None"}]}));
+    assert_eq!(policy["units"][0]["name"], "a.service");
+    for (wrong, code) in [
+        (&["policy", "--path", "etc", "--none"][..], 1),
+        (&["policy", "--path", "/etc/a", "--restart", "chronyd"], 1),
+        (&["policy", "--path", "/etc/a", "--none", "--reboot"], 2),
+        (&["policy", "--path", "/etc/a"], 2),
+        (&["policy", "--none"], 2),
+    ] {
+        let output = new(at, wrong, b"");
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(code), ""), "{wrong:?}");
+    }
+}

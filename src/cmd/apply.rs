@@ -189,13 +189,22 @@ impl Report {
             self.refuse_kept(&keeper);
             return Ok(());
         }
+        let result = self.apply_locked(&disk, to, policy).await;
+        // Whether all was given back or nothing was begun: a folder that has nothing of mcx has no state of it either.
+        if folder::is_untouched(disk.host())? {
+            disk.forget()?;
+        }
+        result
+    }
+
+    async fn apply_locked(&mut self, disk: &Disk, to: &NamedConfig, policy: &EffectivePolicy) -> anyhow::Result<()> {
         let mut steps = Vec::new();
         let mut observer = |step: &crate::node::plan::Step| steps.push(step.to_string());
-        let finished = folder::finish(&disk, &to.name, &mut observer).await?;
-        let from = folder::current(&disk)?;
+        let finished = folder::finish(disk, &to.name, &mut observer).await?;
+        let from = folder::current(disk)?;
         let ended = if from.name != to.name {
             self.changes_between(&from, to, policy)?;
-            folder::update(&disk, to, &mut observer).await?
+            folder::update(disk, to, &mut observer).await?
         } else if to.name.is_empty() {
             Ended::Done
         } else {
@@ -212,9 +221,6 @@ impl Report {
         match ended {
             Ended::Done => {
                 self.outcome = if is_changed { Outcome::Applied } else { Outcome::Same };
-                if to.name.is_empty() {
-                    disk.forget()?;
-                }
             }
             Ended::Undone(why) => {
                 self.outcome = Outcome::Undone;

@@ -1,11 +1,14 @@
-//! `mcx new`: the YAML of a MachineConfig, made from plain files.
+//! `mcx new`: the YAML of a MachineConfig, made from plain files; and of the policy that says what it costs.
 
+mod policy;
 mod read;
+
+pub use policy::PolicyArgs;
 
 use super::print;
 use crate::api::label;
 use crate::render::author::{self, Draft, File};
-use crate::render::finding::Severity;
+use crate::render::finding::{Finding, Severity};
 use crate::render::items::Owner;
 use anyhow::bail;
 use clap::{ArgGroup, Subcommand};
@@ -24,7 +27,8 @@ const MODE_OF_STDIN: u32 = 0o644;
     mcx new file --path /etc/chrony.conf --from chrony.conf --name 99-worker-chrony\n  \
     mcx new unit chronyd.service --disable\n  \
     mcx new ssh --key ~/.ssh/id_ed25519.pub --role master --role worker\n  \
-    mcx new tree rootfs/ --role infra | mcx render --pool worker -f -\n\n\
+    mcx new tree rootfs/ | mcx render --pool worker -f -\n  \
+    mcx new policy --path /etc/chrony.conf --restart chronyd.service\n\n\
     The MachineConfig goes to standard output, what is to be said of it to standard error.\n\
     Exit codes: 0 written, 1 it would be refused, 2 could not do it."
 )]
@@ -47,6 +51,8 @@ pub enum From {
     Ssh(SshArgs),
     /// All files of a folder that is laid out like a root
     Tree(TreeArgs),
+    /// What a change of a file or unit costs a node
+    Policy(PolicyArgs),
 }
 
 /// Whom it is for, and what it is called.
@@ -90,6 +96,7 @@ pub struct FileArgs {
 
 /// Flags of `mcx new unit`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(
     group = ArgGroup::new("what").args(["from", "enable", "disable", "mask", "unmask"]).required(true).multiple(true),
     after_help = "Examples:\n  \
@@ -201,6 +208,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let folder = args.folder.canonicalize().unwrap_or_default();
             write(&tree(args)?, &folder.to_string_lossy(), &args.target)
         }
+        From::Policy(args) => policy::run(args),
     }
 }
 
@@ -273,11 +281,15 @@ fn write(draft: &Draft, of: &str, target: &Target) -> anyhow::Result<ExitCode> {
         findings.extend(author::findings(text.clone(), role));
         texts.push(text);
     }
-    print::findings(&findings)?;
+    print_unless_refused(&findings, &texts.join("---\n"))
+}
+
+fn print_unless_refused(findings: &[Finding], text: &str) -> anyhow::Result<ExitCode> {
+    print::findings(findings)?;
     if findings.iter().any(|f| f.severity == Severity::Error) {
         return Ok(ExitCode::FAILURE);
     }
-    print::out(&texts.join("---\n"))?;
+    print::out(text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -48,7 +48,7 @@ pub fn keeper(host: &Host) -> Result<Option<String>, Error> {
 /// Whether mcx has nothing in this root.
 pub fn is_untouched(host: &Host) -> Result<bool, Error> {
     let stored = disk::stored(host.root())?;
-    Ok(stored.current.is_none() && stored.journal.is_none())
+    Ok(stored.current.is_none_or(|current| current.name.is_empty()) && stored.journal.is_none())
 }
 
 /// What an update of this root to `to` would do. Changes nothing and takes no lock.

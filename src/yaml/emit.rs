@@ -162,18 +162,18 @@ impl Writer {
                 out.push_str(if *flag { "true" } else { "false" });
             }
             Node::Value(Value::Number(value)) => number(out, value),
-            Node::Value(Value::String(value)) if fits_block(value) => block(out, value, indent + 2),
-            Node::Value(Value::String(value)) => text(out, value),
+            Node::Value(Value::String(value)) | Node::Form(Form::Text(value)) if fits_block(value) => {
+                block(out, value, indent + 2);
+            }
             Node::Value(Value::Array(_)) | Node::Form(Form::Items(_)) => out.push_str("[]"),
             Node::Value(Value::Object(_)) | Node::Form(Form::Fields(_) | Form::Pairs(_)) => out.push_str("{}"),
-            Node::Form(Form::Text(value)) if fits_block(value) => block(out, value, indent + 2),
             Node::Form(Form::Text(value)) if is_version(value) || is_numbered_name(value) => out.push_str(value),
             Node::Form(Form::Text(value)) if is_quotable(value) => {
                 out.push('\'');
                 out.push_str(value);
                 out.push('\'');
             }
-            Node::Form(Form::Text(value)) => text(out, value),
+            Node::Value(Value::String(value)) | Node::Form(Form::Text(value)) => text(out, value),
             Node::Form(Form::Parts(parts)) => joined(out, parts, indent + 2),
             // Writing to a string cannot fail.
             Node::Form(Form::Octal(bits)) => drop(write!(out, "0{bits:03o}")),

@@ -29,6 +29,9 @@ pub(in crate::node) use write::Place;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Where `systemctl` is.
+const SYSTEMCTL: [&str; 2] = ["/usr/bin/systemctl", "/bin/systemctl"];
+
 /// A node's root directory and its processes.
 pub struct Host {
     root: Root,
@@ -148,14 +151,13 @@ impl Host {
         if self.has_systemd() {
             return self.run(&shown, limit).await;
         }
-        const PROGRAMS: [&str; 2] = ["/usr/bin/systemctl", "/bin/systemctl"];
-        let is_here = PROGRAMS.iter().any(|path| Path::new(path).exists());
+        let is_here = SYSTEMCTL.iter().any(|path| Path::new(path).exists());
         if is_here {
             let root = format!("--root={}", self.root.path().display());
             let whole: Vec<&str> = ["systemctl", &root].into_iter().chain(args.iter().copied()).collect();
             return exec::run(&whole, &whole, limit).await;
         }
-        if !PROGRAMS.iter().any(|path| self.root.seen(path).is_ok_and(|seen| seen.kind != Kind::Absent)) {
+        if !SYSTEMCTL.iter().any(|path| self.root.seen(path).is_ok_and(|seen| seen.kind != Kind::Absent)) {
             return Err(Error::Other(format!(
                 "whether a unit is enabled is changed by `systemctl`, and neither this machine nor {} has one; install \
                  systemd on either",

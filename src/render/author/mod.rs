@@ -8,15 +8,18 @@
 //! | `contents` | how bytes are best written into a `data:` URL |
 //! | `tree` | which item a file of a folder laid out like a root is |
 //! | `keys` | the SSH keys in a `.pub` file |
+//! | `policy` | the node disruption policy |
 //! | `name` | what a source is called when nobody says |
 
 mod contents;
 mod keys;
 mod name;
+mod policy;
 mod tree;
 
 pub use keys::keys;
 pub use name::default_name;
+pub use policy::policy;
 
 use super::finding::Finding;
 use super::items::Owner;

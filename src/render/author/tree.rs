@@ -33,5 +33,5 @@ impl Draft {
 
 fn is_dropin(folder: &str, name: &str) -> bool {
     let of_unit = folder.strip_suffix(".d").is_some_and(|unit| unit_name_problem(unit).is_none());
-    of_unit && name.ends_with(".conf") && !name.contains('/')
+    of_unit && name.strip_suffix(".conf").is_some_and(|stem| !stem.contains('/'))
 }
