@@ -16,7 +16,8 @@ use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 const POLICY: &str = "apiVersion: machineconfiguration.alauda.io/v1alpha1
 kind: MachineConfiguration
@@ -201,10 +202,20 @@ fn a_folder_that_a_daemon_keeps_or_another_run_holds_is_left_alone() {
     for flags in [&[][..], &["--dry-run"]] {
         let kept = apply(node.root(), &chrony("one"), flags);
         assert_eq!(kept.status.code(), Some(1), "{}", out(&kept));
-        assert!(err(&kept).contains("is kept by the daemon of node w1, as /var/lib/mcx/lock says"), "{}", err(&kept));
+        assert!(err(&kept).contains("is kept by the daemon of node w1: change the MachineConfigs"), "{}", err(&kept));
     }
     assert!(!node.at("/etc/chrony.conf").exists());
     fs::remove_file(node.at("/var/lib/mcx/lock")).unwrap();
+    // Nor is an update that a daemon has begun taken from it.
+    let disk = node.disk();
+    let mut journal = Node::open(&disk, &json!({}), &rendered_config(&chrony("two")));
+    journal.node_uid = Some("uid-1".into());
+    disk.write_journal(&journal).unwrap();
+    drop(disk);
+    let open = apply(node.root(), &chrony("one"), &[]);
+    assert_eq!(open.status.code(), Some(1), "{}", out(&open));
+    assert!(err(&open).contains("is in the middle of a daemon's update to rendered-worker-"), "{}", err(&open));
+    fs::remove_file(node.at("/var/lib/mcx/journal.json")).unwrap();
     assert_eq!(apply(node.root(), &chrony("one"), &[]).status.code(), Some(0));
 }
 
@@ -266,6 +277,69 @@ fn a_run_that_was_interrupted_anywhere_is_finished_or_undone_by_the_next() {
         }
     }
     assert!(finished > 5 && undone > 1, "{finished} finished, {undone} undone of {count}");
+}
+
+#[test]
+fn an_update_that_fails_half_way_is_undone() {
+    let Some(node) = Node::new() else { return };
+    // Enabling x.service fails when its alias is somebody's file, after all files have been switched.
+    node.write("/etc/systemd/system/taken.service", "[Service]\nExecStart=/bin/true\n", 0o644);
+    node.write("/etc/a", "before", 0o600);
+    let config = json!({
+        "storage": {"files": [file("/etc/a", "after")]},
+        "systemd": {"units": [{"name": "x.service", "enabled": true,
+            "contents": "[Service]\nExecStart=/bin/true\n[Install]\nAlias=taken.service\n"}]},
+    });
+    let before = node.tree();
+    let failed = apply(node.root(), &source("99-worker-x", &config), &["-o", "json"]);
+    assert_eq!(failed.status.code(), Some(2), "{}", out(&failed));
+    let said = report(&failed);
+    assert_eq!(said["outcome"], "undone");
+    let steps: Vec<&str> = said["steps"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(steps.contains(&"switch /etc/a") && steps.contains(&"begin to undo"), "{steps:?}");
+    assert_same(&node.tree(), &before, "after the undo");
+    assert!(!node.at("/var/lib/mcx").exists());
+    let shown = apply(node.root(), &source("99-worker-x", &config), &[]);
+    assert_eq!(lines(&shown), Vec::<&str>::new(), "what was undone is not called a change");
+    assert!(err(&shown).contains("failed: `systemctl"), "{}", err(&shown));
+}
+
+#[test]
+fn beside_a_running_daemon_nothing_is_applied_and_not_after_it_either() {
+    let Some(node) = Node::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    // Nobody answers there: the daemon waits for its cluster.
+    fs::write(
+        &kubeconfig,
+        "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], \
+         clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: a, user: {}}]}",
+    )
+    .unwrap();
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_mcx"))
+        .args(["daemon", "--node-name", "w1", "--listen", "127.0.0.1:0", "--root"])
+        .arg(node.root())
+        .arg("--kubeconfig")
+        .arg(&kubeconfig)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lock = node.at("/var/lib/mcx/lock");
+    let until = Instant::now() + Duration::from_secs(30);
+    while fs::read_to_string(&lock).unwrap_or_default() != "kept by the daemon of node w1\n" {
+        assert!(Instant::now() < until && daemon.try_wait().unwrap().is_none(), "the daemon does not keep its root");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let beside = apply(node.root(), &chrony("one"), &[]);
+    assert_eq!(beside.status.code(), Some(1));
+    assert!(err(&beside).contains("another mcx, a daemon or `mcx apply`, holds"), "{}", err(&beside));
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    let after = apply(node.root(), &chrony("one"), &[]);
+    assert_eq!(after.status.code(), Some(1));
+    assert!(err(&after).contains("is kept by the daemon of node w1"), "{}", err(&after));
+    assert!(!node.at("/etc/chrony.conf").exists());
 }
 
 #[test]
@@ -337,6 +411,21 @@ fn a_user_is_told_how_root_or_a_namespace_does_it_and_may_look_before() {
     let looked = run(&["--dry-run"]);
     assert_eq!(looked.status.code(), Some(0), "{}", err(&looked));
     assert!(out(&looked).contains("added    /etc/a\n"), "{}", out(&looked));
+
+    // As the message says it; not every machine lets users have namespaces.
+    let as_root = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.current_dir(folder.path()).uid(65534).gid(65534).arg("--map-root-user").args(args).output().unwrap()
+    };
+    if !as_root(&["true"]).status.success() {
+        return;
+    }
+    let applied = as_root(&["./mcx", "apply", "--root", "root", "--pool", "worker", "-f", "in.yaml"]);
+    assert_eq!(applied.status.code(), Some(0), "{}", err(&applied));
+    assert_eq!(fs::read_to_string(root.join("etc/a")).unwrap(), "1");
+    let withdrawn = as_root(&["./mcx", "apply", "--root", "root", "--withdraw"]);
+    assert_eq!(withdrawn.status.code(), Some(0), "{}", err(&withdrawn));
+    assert!(!root.join("etc/a").exists());
 }
 
 #[test]

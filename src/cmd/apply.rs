@@ -168,7 +168,7 @@ impl Report {
         self.steps = preview.steps.iter().map(ToString::to_string).collect();
         self.outcome = if preview.from.name == to.name { Outcome::Same } else { Outcome::Planned };
         if let Some(keeper) = folder::keeper(host)? {
-            self.refuse_kept(&keeper);
+            self.refuse(format!("{} is {keeper}", self.root));
         }
         self.checked(preview.check);
         Ok(())
@@ -186,7 +186,7 @@ impl Report {
             disk => disk?,
         };
         if let Some(keeper) = folder::keeper(disk.host())? {
-            self.refuse_kept(&keeper);
+            self.refuse(format!("{} is {keeper}", self.root));
             return Ok(());
         }
         let result = self.apply_locked(&disk, to, policy).await;
@@ -250,15 +250,6 @@ impl Report {
     fn refuse(&mut self, problem: String) {
         self.outcome = Outcome::Refused;
         self.problems.push(problem);
-    }
-
-    fn refuse_kept(&mut self, keeper: &str) {
-        self.refuse(format!(
-            "{} is {keeper}, as {}/lock says: change the MachineConfigs of its cluster; if that daemon is gone for good, \
-             remove the file",
-            self.root,
-            crate::api::STATE_DIR
-        ));
     }
 
     /// What is in the way of an update.

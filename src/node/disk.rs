@@ -39,7 +39,7 @@ pub struct Disk {
 }
 
 /// The lock of a root. What stands in it says whose the root is, also while nobody holds it.
-const LOCK: &str = "/var/lib/mcx/lock";
+pub(super) const LOCK: &str = "/var/lib/mcx/lock";
 /// Longest text of it that is read, in bytes.
 const LOCK_LIMIT: u64 = 4 << 10;
 

@@ -40,9 +40,18 @@ pub enum Ended {
     Refused(Check),
 }
 
-/// Whose a root is when a daemon keeps it: nobody else may change it.
+/// Why nobody but a daemon may change this root, and what to do, on one line; none when no daemon keeps it.
 pub fn keeper(host: &Host) -> Result<Option<String>, Error> {
-    disk::read_keeper(host.root())
+    if let Some(keeper) = disk::read_keeper(host.root())? {
+        return Ok(Some(format!(
+            "{keeper}: change the MachineConfigs of its cluster; if that daemon is gone for good, remove {}",
+            disk::LOCK
+        )));
+    }
+    let open = disk::stored(host.root())?.journal.filter(|open| open.node_uid.is_some());
+    Ok(open.map(|open| {
+        format!("in the middle of a daemon's update to {}: start that daemon, it finishes the update", open.to.name)
+    }))
 }
 
 /// Whether mcx has nothing in this root.
@@ -68,10 +77,17 @@ pub async fn preview(host: &Arc<Host>, to: &NamedConfig) -> Result<Preview, Erro
     Ok(Preview { from, interrupted, check, steps })
 }
 
-/// Whether an open update goes forward when `to` is wanted: as the machine decides it.
+/// Whether the machine carries an open update forward when `to` is wanted.
 fn is_forward(open: &Journal, to: &NamedConfig) -> bool {
-    let undoing = open.failure.is_some() || matches!(open.stage, Stage::Undoing | Stage::Undone);
-    !undoing && (open.stage > Stage::Opened || open.to.name == to.name)
+    use machine::Step::{Abandon, Back, CloseFailed};
+    !matches!(machine::next(&situation(open, &to.name)), Abandon | Back | CloseFailed)
+}
+
+/// As the machine sees it: a Node that was read just now and that wants `to`, and the open update.
+fn situation(open: &Journal, to: &ConfigName) -> Situation {
+    let held = Held { current: None, journal: Some(open.clone()), failed: None };
+    let node = OwnNode { desired: Some(to.clone()), ..OwnNode::default() };
+    Situation { node: Some(node), read: Read::Fresh, held: Some(held), ..Situation::default() }
 }
 
 /// What the root has: the config that was applied last, or the empty one.
@@ -114,16 +130,13 @@ pub async fn update(disk: &Disk, to: &NamedConfig, observer: &mut Observer<'_>) 
     carry(disk, journal, &name, observer).await
 }
 
-/// Carries an open update to its end. The state machine decides, for a Node that it has just read and that wants `to`.
+/// Carries an open update to its end. The state machine decides.
 async fn carry(disk: &Disk, journal: Journal, to: &ConfigName, observer: &mut Observer<'_>) -> Result<Ended, Error> {
-    let node = OwnNode { desired: Some(to.clone()), ..OwnNode::default() };
-    let mut s = Situation { node: Some(node), read: Read::Fresh, ..Situation::default() };
     let mut journal = journal;
+    let mut compared = None;
     loop {
-        s.held = Some(Held { current: None, journal: Some(journal.clone()), failed: None });
-        match machine::next(&s) {
+        match machine::next(&Situation { compared: compared.take(), ..situation(&journal, to) }) {
             machine::Step::Forward => {
-                s.compared = None;
                 let Err(error) = disk.forward_observed(&mut journal, observer).await else { continue };
                 let text = machine::one_line(&said(&error));
                 let trouble = Trouble { work: Work::Forward, text: text.clone(), count: 1, last: Duration::ZERO };
@@ -140,7 +153,7 @@ async fn carry(disk: &Disk, journal: Journal, to: &ConfigName, observer: &mut Ob
             }
             machine::Step::Compare(_) => {
                 let deviations: Vec<Deviation> = disk.compare(&items(&journal.to)?).await?;
-                s.compared = Some(Compared { config: journal.to.name.clone(), deviations });
+                compared = Some(Compared { config: journal.to.name.clone(), deviations });
             }
             machine::Step::Fail(reason) => {
                 journal = machine::failing(journal, &reason, None);
