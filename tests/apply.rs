@@ -139,6 +139,23 @@ fn a_folder_becomes_what_a_node_would_have_and_is_given_back() {
 }
 
 #[test]
+fn a_bare_folder_is_bare_again() {
+    let Some(node) = Node::new() else { return };
+    let root = node.at("/srv/image");
+    fs::create_dir_all(&root).unwrap();
+    let config = json!({"storage": {"files": [file("/etc/deep/a", "1"), file("/var/lib/a/b", "1")]}});
+    for text in ["1", "2"] {
+        let mut config = config.clone();
+        config["storage"]["files"][0] = file("/etc/deep/a", text);
+        let applied = apply(&root, &source("99-worker-a", &config), &[]);
+        assert_eq!(applied.status.code(), Some(0), "{}", err(&applied));
+        assert_eq!(fs::read_to_string(root.join("etc/deep/a")).unwrap(), text);
+    }
+    assert_eq!(apply(&root, "", &["--withdraw"]).status.code(), Some(0));
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+}
+
+#[test]
 fn a_dry_run_prints_the_steps_that_are_then_carried_out_and_changes_nothing() {
     let Some(node) = Node::new() else { return };
     let before = node.tree();

@@ -81,9 +81,9 @@ fn every_command_of_the_recipes_works() {
         .unwrap();
     let object: serde_json::Value = serde_json::from_slice(&render.stdout).unwrap();
     let items = Items::from_config(&object["spec"]["config"]).unwrap();
-    let chrony = fs::read(folder.path().join("chrony.conf")).unwrap();
-    assert_eq!(chrony.iter().filter(|b| **b == b'\n').count(), 5);
-    assert_eq!(items.files["/etc/chrony.conf"].content.decode().unwrap(), chrony);
+    let chrony = fs::read_to_string(folder.path().join("chrony.conf")).unwrap();
+    assert_eq!(chrony.lines().count(), 5);
+    assert_eq!(items.files["/etc/chrony.conf"].content.decode().unwrap(), chrony.as_bytes());
     assert_eq!(items.files["/etc/sysctl.d/90-map-count.conf"].mode & 0o444, 0o444);
     assert_eq!(items.units["chronyd.service"].enabled, Some(false));
     assert_eq!(items.units["kubelet.service"].dropins.len(), 1);

@@ -16,6 +16,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
@@ -55,7 +56,11 @@ impl Disk {
     pub async fn open(host: Arc<Host>, patience: Duration) -> Result<Self, Error> {
         let root = host.root();
         let private = Meta { mode: 0o700, uid: 0, gid: 0 };
+        let mut made = BTreeSet::new();
         for dir in ancestors(STATE_DIR) {
+            if root.seen(dir).map_err(Error::file("look at", dir))?.kind == Kind::Absent {
+                made.insert(dir.to_owned());
+            }
             root.make_dir(dir, Meta { mode: 0o755, ..private }).map_err(Error::file("make", dir))?;
         }
         for dir in [STATE_DIR.to_owned(), format!("{STATE_DIR}/originals")] {
@@ -78,6 +83,11 @@ impl Disk {
                 Err((_, errno)) => return Err(Error::file("lock", LOCK)(errno.into())),
             }
         };
+        if !made.is_empty() {
+            let originals = Originals::of(root);
+            made.extend(originals.made()?);
+            originals.set_made(&made)?;
+        }
         Ok(Self { host, watch: tokio::sync::Mutex::default(), lock })
     }
 
@@ -93,13 +103,13 @@ impl Disk {
         written.map_err(Error::file("write", LOCK))
     }
 
-    /// Removes all state, which must be that of the empty config: nothing on the disk is mcx's any more. A parent folder
-    /// of the state that was made for it stays.
+    /// Removes all state, which must be that of the empty config: nothing on the disk is mcx's any more.
     pub fn forget(self) -> Result<(), Error> {
         let root = self.host.root();
         let remove =
             |path: &str| root.place(path).and_then(|place| place.remove()).map_err(Error::file("remove", path));
         let remove_dir = |path: &str| root.remove_empty_dir(path).map_err(Error::file("remove", path));
+        let made = Originals::of(root).made()?;
         let originals = format!("{STATE_DIR}/originals");
         for name in root.names(&originals).map_err(Error::file("read", &originals))? {
             remove(&format!("{originals}/{}", name.to_string_lossy()))?;
@@ -110,7 +120,11 @@ impl Disk {
         }
         // Last: until here nobody else looks at any of it.
         remove(LOCK)?;
-        remove_dir(STATE_DIR).map(|_| ())
+        remove_dir(STATE_DIR)?;
+        for dir in ancestors(STATE_DIR).into_iter().rev().filter(|dir| made.contains(*dir)) {
+            remove_dir(dir)?;
+        }
+        Ok(())
     }
 
     /// The host.
@@ -247,7 +261,9 @@ impl Disk {
         let made = originals.made()?;
         let mut kept = made.clone();
         kept.retain(|dir| {
-            let is_needed = layout.places.keys().any(|path| path.starts_with(&format!("{dir}/")));
+            // The folders of our own state go last of all.
+            let paths = layout.places.keys().map(String::as_str).chain([STATE_DIR]);
+            let is_needed = paths.into_iter().any(|path| path.starts_with(&format!("{dir}/")));
             is_needed && root.seen(dir).is_ok_and(|seen| seen.kind == Kind::Dir)
         });
         if kept == made { Ok(()) } else { originals.set_made(&kept) }

@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::io::Write as _;
 
-/// Longest `data:` URL on one line, in bytes: with its indentation it fits a terminal of 100 columns.
+/// Longest `data:` URL on one line, in bytes, of a file of one line: with its indentation it fits a terminal of 100 columns.
 const ONE_LINE: usize = 80;
 /// Longest file that is written out, in bytes; of a longer one nobody reads the escapes.
 const WRITTEN_OUT: usize = 4 << 10;
@@ -61,12 +61,12 @@ fn written_out(text: &str) -> Option<Form> {
     }
     let lines: Vec<String> = text.split_inclusive('\n').map(|l| utf8_percent_encode(l, ESCAPED).to_string()).collect();
     let written: usize = lines.iter().map(String::len).sum();
-    // Each escape is two bytes longer than what it stands for.
-    let escapes = written.saturating_sub(text.len()) / 2;
+    // Each escape is two bytes longer than what it stands for. Those at the ends of lines are in nobody's way.
+    let escapes = (written.saturating_sub(text.len()) / 2).saturating_sub(text.matches('\n').count());
     if escapes * BYTES_PER_ESCAPE > text.len() || lines.iter().any(|line| line.len() > WRITTEN_LINE) {
         return None;
     }
-    if "data:,".len() + written <= ONE_LINE {
+    if lines.len() <= 1 && "data:,".len() + written <= ONE_LINE {
         return Some(Form::Text(format!("data:,{}", lines.concat())));
     }
     Some(Form::Parts(std::iter::once("data:,".to_owned()).chain(lines).collect()))

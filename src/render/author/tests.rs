@@ -84,6 +84,7 @@ fn contents_are_readable_where_that_is_possible_and_short_where_not() {
     };
     assert_eq!(source(b""), "source: data:,");
     assert_eq!(source(b"hello\n"), "source: data:,hello%0A");
+    assert_eq!(source(b"a\nb\n"), "source: \"data:,\\\n              a%0A\\\n              b%0A\"");
     assert_eq!(source(b"it's/here?a=1&b=2"), "source: \"data:,it's/here?a=1&b=2\"");
     assert_eq!(source(b"\0\x01\xff"), "source: 'data:;base64,AAH/'");
     // Mostly escapes: nobody could read it.
