@@ -5,10 +5,15 @@ SHELL := /bin/bash
 
 VERSION := $(shell sed -n '/^\[package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 IMAGE ?= registry.local/mcx:$(VERSION)
+# where `make install` puts things; DESTDIR comes before it when a package is made
+PREFIX ?= /usr/local
+DESTDIR ?=
+# the binary that is installed; without it a static one is built
+MCX ?=
 # release, or ci: bigger, and built in half the time
 PROFILE ?= release
 
-.PHONY: help demo demo-down test test-e2e soak bench lint lint-shell deny image generate generated-current clean
+.PHONY: help demo demo-down test test-e2e soak bench lint lint-shell deny image generate generated-current install uninstall clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,9 +43,9 @@ lint: lint-shell deny ## format, clippy, shell scripts, licences and duplicate c
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --lib --quiet
 
 lint-shell:
-	@if command -v shellcheck >/dev/null; then shellcheck -x -S warning .ci/run build/*.sh demo/*.sh tests/rig/*.sh; \
+	@if command -v shellcheck >/dev/null; then shellcheck -x -S warning .ci/run build/*.sh build/kubectl_complete-mcx demo/*.sh tests/rig/*.sh; \
 	else echo "lint: shellcheck is not installed: scripts are only parsed"; \
-	  for f in .ci/run build/*.sh demo/*.sh tests/rig/*.sh; do bash -n "$$f"; done; fi
+	  for f in .ci/run build/*.sh build/kubectl_complete-mcx demo/*.sh tests/rig/*.sh; do bash -n "$$f"; done; fi
 
 deny:
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked --all-features check bans licenses sources; \
@@ -55,6 +60,12 @@ generate: ## files made from the code: CRDs, completions, man pages, reference
 
 generated-current: ## fails when `make generate` would change a file
 	build/generate.sh --check
+
+install: ## mcx, kubectl mcx, completions and man pages into PREFIX (/usr/local); DESTDIR=DIR, MCX=BINARY
+	build/install.sh "$(or $(MCX),$$(build/static.sh $(PROFILE)))" "$(DESTDIR)$(PREFIX)"
+
+uninstall: ## remove what `make install` put there
+	build/install.sh --remove "$(DESTDIR)$(PREFIX)"
 
 clean: ## build results; caches under ~/.cache stay
 	cargo clean

@@ -1,8 +1,7 @@
 //! Parses the command line and runs the command; everything else is in the library.
 
-use clap::Parser as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    mcx::cmd::run(mcx::cmd::Cli::parse())
+    mcx::cmd::run(mcx::cmd::parse())
 }

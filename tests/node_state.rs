@@ -116,7 +116,7 @@ fn a_second_daemon_waits_and_then_refuses() {
     let first = node.disk();
     let second = node.runtime.block_on(Disk::open(node.host(), Duration::from_millis(300)));
     let error = second.err().expect("two daemons on one root").to_string();
-    assert_eq!(error, "another mcx daemon holds /var/lib/mcx/lock; only one may run on a node");
+    assert_eq!(error, "another mcx, a daemon or `mcx apply`, holds /var/lib/mcx/lock; only one may work on a node");
     // One that waits gets it as soon as the first is gone.
     let host = node.host();
     let waiting = std::thread::spawn(move || {

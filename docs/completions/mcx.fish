@@ -26,7 +26,9 @@ end
 
 complete -c mcx -n "__fish_mcx_needs_command" -s h -l help -d 'Print help'
 complete -c mcx -n "__fish_mcx_needs_command" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_needs_command" -f -a "new" -d 'Make a MachineConfig from plain files, or the policy for it'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "render" -d 'Print the rendered config of a pool'
+complete -c mcx -n "__fish_mcx_needs_command" -f -a "apply" -d 'Bring a folder to what a pool\'s nodes would have, without a cluster'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "controller" -d 'Run the cluster controller'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "daemon" -d 'Run the daemon of one node'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "crds" -d 'Print the custom resource definitions'
@@ -34,6 +36,59 @@ complete -c mcx -n "__fish_mcx_needs_command" -f -a "completions" -d 'Print a sc
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "man" -d 'Write manual pages'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "reference" -d 'Write the reference pages'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "host-exec" -d 'Run a command inside a node\'s root (used by the daemon)'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and not __fish_seen_subcommand_from file unit dropin ssh tree policy" -s h -l help -d 'Print help'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and not __fish_seen_subcommand_from file unit dropin ssh tree policy" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and not __fish_seen_subcommand_from file unit dropin ssh tree policy" -f -a "file" -d 'A file on the nodes'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and not __fish_seen_subcommand_from file unit dropin ssh tree policy" -f -a "unit" -d 'A systemd unit: its text, whether it is enabled or masked, or both'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and not __fish_seen_subcommand_from file unit dropin ssh tree policy" -f -a "dropin" -d 'A drop-in of a systemd unit'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and not __fish_seen_subcommand_from file unit dropin ssh tree policy" -f -a "ssh" -d 'SSH keys of user boot'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and not __fish_seen_subcommand_from file unit dropin ssh tree policy" -f -a "tree" -d 'All files of a folder that is laid out like a root'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and not __fish_seen_subcommand_from file unit dropin ssh tree policy" -f -a "policy" -d 'What a change of a file or unit costs a node'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -l path -d 'Where it is on the nodes' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -l from -d 'File with the contents, or - for standard input' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -l mode -d 'Permission bits in octal, such as 0600 [default: those of the file; 0644 from standard input]' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -l user -d 'Owner on the nodes [default: root]' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -l group -d 'Group on the nodes [default: root]' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -l role -d 'Pool whose nodes get it; given more than once, one MachineConfig for each' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -l name -d 'Name of the MachineConfig [default: 99-ROLE-NAME, after what it is made from]' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -s h -l help -d 'Print help'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -l from -d 'File with the unit\'s text, or - for standard input' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -l role -d 'Pool whose nodes get it; given more than once, one MachineConfig for each' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -l name -d 'Name of the MachineConfig [default: 99-ROLE-NAME, after what it is made from]' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -l enable -d 'Enable it'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -l disable -d 'Disable it'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -l mask -d 'Mask it'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -l unmask -d 'Remove a mask'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -s h -l help -d 'Print help'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from dropin" -l from -d 'File with its text, or - for standard input' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from dropin" -l role -d 'Pool whose nodes get it; given more than once, one MachineConfig for each' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from dropin" -l name -d 'Name of the MachineConfig [default: 99-ROLE-NAME, after what it is made from]' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from dropin" -s h -l help -d 'Print help'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from dropin" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from ssh" -l key -d 'File with public keys, or - for standard input; may be given more than once' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from ssh" -l role -d 'Pool whose nodes get it; given more than once, one MachineConfig for each' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from ssh" -l name -d 'Name of the MachineConfig [default: 99-ROLE-NAME, after what it is made from]' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from ssh" -s h -l help -d 'Print help'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from ssh" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -l enable -d 'Enable a unit; may be given more than once' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -l disable -d 'Disable a unit; may be given more than once' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -l mask -d 'Mask a unit; may be given more than once' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -l role -d 'Pool whose nodes get it; given more than once, one MachineConfig for each' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -l name -d 'Name of the MachineConfig [default: 99-ROLE-NAME, after what it is made from]' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -s h -l help -d 'Print help'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from policy" -l path -d 'File or folder whose changes cost this; may be given more than once' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from policy" -l unit -d 'Unit whose changes cost this; may be given more than once' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from policy" -l reload -d 'systemctl reload UNIT; may be given more than once' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from policy" -l restart -d 'systemctl restart UNIT; may be given more than once' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from policy" -l none -d 'Nothing'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from policy" -l daemon-reload -d 'systemctl daemon-reload'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from policy" -l drain -d 'A drain of the node'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from policy" -l reboot -d 'A drain and a reboot of the node'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from policy" -s h -l help -d 'Print help'
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from policy" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand render" -l pool -d 'Pool to render' -r
 complete -c mcx -n "__fish_mcx_using_subcommand render" -s f -l filename -d 'File or folder with the objects, or - for standard input; may be given more than once' -r -F
 complete -c mcx -n "__fish_mcx_using_subcommand render" -s o -l output -d 'What to print' -r -f -a "yaml\t'The object as YAML'
@@ -42,6 +97,16 @@ name\t'Only the name of the rendered config'"
 complete -c mcx -n "__fish_mcx_using_subcommand render" -s R -l recursive -d 'Read folders with all that is below them'
 complete -c mcx -n "__fish_mcx_using_subcommand render" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mcx -n "__fish_mcx_using_subcommand render" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand apply" -l root -d 'Folder to change, laid out like a node\'s root' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand apply" -l pool -d 'Pool whose nodes have what the folder shall have' -r
+complete -c mcx -n "__fish_mcx_using_subcommand apply" -s f -l filename -d 'File or folder with the objects, or - for standard input; may be given more than once' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand apply" -s o -l output -d 'What to print' -r -f -a "text\t'For people'
+json\t'For programs'"
+complete -c mcx -n "__fish_mcx_using_subcommand apply" -s R -l recursive -d 'Read folders with all that is below them'
+complete -c mcx -n "__fish_mcx_using_subcommand apply" -l withdraw -d 'Give everything back: the folder becomes what it was before mcx'
+complete -c mcx -n "__fish_mcx_using_subcommand apply" -l dry-run -d 'Print the steps and change nothing'
+complete -c mcx -n "__fish_mcx_using_subcommand apply" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mcx -n "__fish_mcx_using_subcommand apply" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand controller" -l namespace -d 'Namespace of the controller, the daemons and the lease' -r
 complete -c mcx -n "__fish_mcx_using_subcommand controller" -l settle -d 'Render when no source has changed for this long' -r
 complete -c mcx -n "__fish_mcx_using_subcommand controller" -l settle-limit -d 'Render at the latest this long after the first change' -r

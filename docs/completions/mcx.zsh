@@ -28,7 +28,112 @@ _mcx() {
         (( CURRENT += 1 ))
         curcontext="${curcontext%:*:*}:mcx-command-$line[1]:"
         case $line[1] in
-            (render)
+            (new)
+_arguments "${_arguments_options[@]}" : \
+'-h[Print help]' \
+'--help[Print help]' \
+'-V[Print version]' \
+'--version[Print version]' \
+":: :_mcx__subcmd__new_commands" \
+"*::: :->new" \
+&& ret=0
+
+    case $state in
+    (new)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:mcx-new-command-$line[1]:"
+        case $line[1] in
+            (file)
+_arguments "${_arguments_options[@]}" : \
+'--path=[Where it is on the nodes]:PATH:_default' \
+'--from=[File with the contents, or - for standard input]:FILE|-:_files' \
+'--mode=[Permission bits in octal, such as 0600 \[default\: those of the file; 0644 from standard input\]]:MODE:_default' \
+'--user=[Owner on the nodes \[default\: root\]]:NAME|ID:_default' \
+'--group=[Group on the nodes \[default\: root\]]:NAME|ID:_default' \
+'*--role=[Pool whose nodes get it; given more than once, one MachineConfig for each]:POOL:_default' \
+'--name=[Name of the MachineConfig \[default\: 99-ROLE-NAME, after what it is made from\]]:NAME:_default' \
+'-h[Print help]' \
+'--help[Print help]' \
+'-V[Print version]' \
+'--version[Print version]' \
+&& ret=0
+;;
+(unit)
+_arguments "${_arguments_options[@]}" : \
+'--from=[File with the unit'\''s text, or - for standard input]:FILE|-:_files' \
+'*--role=[Pool whose nodes get it; given more than once, one MachineConfig for each]:POOL:_default' \
+'--name=[Name of the MachineConfig \[default\: 99-ROLE-NAME, after what it is made from\]]:NAME:_default' \
+'(--disable)--enable[Enable it]' \
+'--disable[Disable it]' \
+'(--unmask)--mask[Mask it]' \
+'--unmask[Remove a mask]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':unit -- Name of the unit, with its suffix:_default' \
+&& ret=0
+;;
+(dropin)
+_arguments "${_arguments_options[@]}" : \
+'--from=[File with its text, or - for standard input]:FILE|-:_files' \
+'*--role=[Pool whose nodes get it; given more than once, one MachineConfig for each]:POOL:_default' \
+'--name=[Name of the MachineConfig \[default\: 99-ROLE-NAME, after what it is made from\]]:NAME:_default' \
+'-h[Print help]' \
+'--help[Print help]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':unit -- Name of the unit, with its suffix:_default' \
+':dropin -- Name of the drop-in\: NAME.conf:_default' \
+&& ret=0
+;;
+(ssh)
+_arguments "${_arguments_options[@]}" : \
+'*--key=[File with public keys, or - for standard input; may be given more than once]:FILE.pub|-:_files' \
+'*--role=[Pool whose nodes get it; given more than once, one MachineConfig for each]:POOL:_default' \
+'--name=[Name of the MachineConfig \[default\: 99-ROLE-NAME, after what it is made from\]]:NAME:_default' \
+'-h[Print help]' \
+'--help[Print help]' \
+'-V[Print version]' \
+'--version[Print version]' \
+&& ret=0
+;;
+(tree)
+_arguments "${_arguments_options[@]}" : \
+'*--enable=[Enable a unit; may be given more than once]:UNIT:_default' \
+'*--disable=[Disable a unit; may be given more than once]:UNIT:_default' \
+'*--mask=[Mask a unit; may be given more than once]:UNIT:_default' \
+'*--role=[Pool whose nodes get it; given more than once, one MachineConfig for each]:POOL:_default' \
+'--name=[Name of the MachineConfig \[default\: 99-ROLE-NAME, after what it is made from\]]:NAME:_default' \
+'-h[Print help]' \
+'--help[Print help]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':folder -- The folder\: what is at DIR/etc/motd becomes /etc/motd:_files' \
+&& ret=0
+;;
+(policy)
+_arguments "${_arguments_options[@]}" : \
+'*--path=[File or folder whose changes cost this; may be given more than once]:PATH:_default' \
+'*--unit=[Unit whose changes cost this; may be given more than once]:UNIT:_default' \
+'*--reload=[systemctl reload UNIT; may be given more than once]:UNIT:_default' \
+'*--restart=[systemctl restart UNIT; may be given more than once]:UNIT:_default' \
+'(--daemon-reload --reload --restart --drain --reboot)--none[Nothing]' \
+'--daemon-reload[systemctl daemon-reload]' \
+'(--reboot)--drain[A drain of the node]' \
+'(--daemon-reload --reload --restart)--reboot[A drain and a reboot of the node]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'-V[Print version]' \
+'--version[Print version]' \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
+(render)
 _arguments "${_arguments_options[@]}" : \
 '--pool=[Pool to render]:POOL:_default' \
 '*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
@@ -41,6 +146,26 @@ json\:"The object as JSON"
 name\:"Only the name of the rendered config"))' \
 '-R[Read folders with all that is below them]' \
 '--recursive[Read folders with all that is below them]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+&& ret=0
+;;
+(apply)
+_arguments "${_arguments_options[@]}" : \
+'--root=[Folder to change, laid out like a node'\''s root]:DIR:_files' \
+'--pool=[Pool whose nodes have what the folder shall have]:POOL:_default' \
+'*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--filename=[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'-o+[What to print]:OUTPUT:((text\:"For people"
+json\:"For programs"))' \
+'--output=[What to print]:OUTPUT:((text\:"For people"
+json\:"For programs"))' \
+'-R[Read folders with all that is below them]' \
+'--recursive[Read folders with all that is below them]' \
+'(--pool -f --filename -R --recursive)--withdraw[Give everything back\: the folder becomes what it was before mcx]' \
+'--dry-run[Print the steps and change nothing]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 '-V[Print version]' \
@@ -141,7 +266,9 @@ esac
 (( $+functions[_mcx_commands] )) ||
 _mcx_commands() {
     local commands; commands=(
+'new:Make a MachineConfig from plain files, or the policy for it' \
 'render:Print the rendered config of a pool' \
+'apply:Bring a folder to what a pool'\''s nodes would have, without a cluster' \
 'controller:Run the cluster controller' \
 'daemon:Run the daemon of one node' \
 'crds:Print the custom resource definitions' \
@@ -151,6 +278,11 @@ _mcx_commands() {
 'host-exec:Run a command inside a node'\''s root (used by the daemon)' \
     )
     _describe -t commands 'mcx commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__apply_commands] )) ||
+_mcx__subcmd__apply_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx apply commands' commands "$@"
 }
 (( $+functions[_mcx__subcmd__completions_commands] )) ||
 _mcx__subcmd__completions_commands() {
@@ -181,6 +313,48 @@ _mcx__subcmd__host-exec_commands() {
 _mcx__subcmd__man_commands() {
     local commands; commands=()
     _describe -t commands 'mcx man commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__new_commands] )) ||
+_mcx__subcmd__new_commands() {
+    local commands; commands=(
+'file:A file on the nodes' \
+'unit:A systemd unit\: its text, whether it is enabled or masked, or both' \
+'dropin:A drop-in of a systemd unit' \
+'ssh:SSH keys of user boot' \
+'tree:All files of a folder that is laid out like a root' \
+'policy:What a change of a file or unit costs a node' \
+    )
+    _describe -t commands 'mcx new commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__new__subcmd__dropin_commands] )) ||
+_mcx__subcmd__new__subcmd__dropin_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx new dropin commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__new__subcmd__file_commands] )) ||
+_mcx__subcmd__new__subcmd__file_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx new file commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__new__subcmd__policy_commands] )) ||
+_mcx__subcmd__new__subcmd__policy_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx new policy commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__new__subcmd__ssh_commands] )) ||
+_mcx__subcmd__new__subcmd__ssh_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx new ssh commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__new__subcmd__tree_commands] )) ||
+_mcx__subcmd__new__subcmd__tree_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx new tree commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__new__subcmd__unit_commands] )) ||
+_mcx__subcmd__new__subcmd__unit_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx new unit commands' commands "$@"
 }
 (( $+functions[_mcx__subcmd__reference_commands] )) ||
 _mcx__subcmd__reference_commands() {

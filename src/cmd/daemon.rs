@@ -75,6 +75,7 @@ async fn serve_node(args: &Args) -> anyhow::Result<()> {
         Host::open(&args.root).with_context(|| format!("cannot open the node's root {}", args.root.display()))?;
     let working = async {
         let disk = Disk::open(Arc::new(host), LOCK_PATIENCE).await?;
+        disk.keep_for(&NodeName::from(args.node_name.as_str()))?;
         tracing::info!(node = args.node_name, root = %args.root.display(), version = env!("CARGO_PKG_VERSION"), "started");
         let options = Options { sweep: args.sweep, watch_time: args.watch_time };
         daemon::run(disk, cluster, options, metrics, ready, stop.clone()).await?;

@@ -1,5 +1,6 @@
 //! The subcommands, one file each: flags in, library call, output out. They decide nothing.
 
+pub mod apply;
 pub mod completions;
 pub mod controller;
 pub mod crds;
@@ -7,13 +8,18 @@ pub mod daemon;
 pub mod host_exec;
 pub mod input;
 pub mod man;
+pub mod new;
 pub mod print;
 pub mod reference;
 pub mod render;
 pub mod service;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use std::path::Path;
 use std::process::ExitCode;
+
+/// The name under which kubectl finds mcx as its plugin.
+const PLUGIN: &str = "kubectl-mcx";
 
 /// Machine configuration for Kubernetes nodes: files, systemd units and SSH keys from custom resources.
 #[derive(Debug, Parser)]
@@ -27,8 +33,12 @@ pub struct Cli {
 /// What mcx can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Make a MachineConfig from plain files, or the policy for it
+    New(new::Args),
     /// Print the rendered config of a pool
     Render(render::Args),
+    /// Bring a folder to what a pool's nodes would have, without a cluster
+    Apply(apply::Args),
     /// Run the cluster controller
     Controller(Box<controller::Args>),
     /// Run the daemon of one node
@@ -48,10 +58,39 @@ pub enum Command {
     HostExec(host_exec::Args),
 }
 
+/// Parses the command line. What is no command line ends the process, with the usage or the help that was asked for.
+pub fn parse() -> Cli {
+    let program = std::env::args_os().next().unwrap_or_default();
+    let command = called(Path::new(&program));
+    let cli = Cli::from_arg_matches(&command.get_matches());
+    cli.unwrap_or_else(|error| error.exit())
+}
+
+/// The command as the program of this name shows it: as a plugin it is typed as `kubectl mcx`, in examples too.
+fn called(program: &Path) -> clap::Command {
+    let command = Cli::command();
+    if program.file_name().is_some_and(|name| name == PLUGIN) {
+        return as_plugin(command.bin_name("kubectl mcx"));
+    }
+    command.bin_name("mcx")
+}
+
+fn as_plugin(command: clap::Command) -> clap::Command {
+    let typed = |help: String, before: &str| help.replace(&format!("{before}mcx "), &format!("{before}kubectl mcx "));
+    let examples = command.get_after_help().map(|help| ["  ", "| ", "("].into_iter().fold(help.to_string(), typed));
+    let command = command.mut_subcommands(as_plugin);
+    match examples {
+        Some(examples) => command.after_help(examples),
+        None => command,
+    }
+}
+
 /// Runs a command to its exit code: 0 fine or same, 1 different or invalid, 2 could not do it.
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
+        Command::New(args) => new::run(&args),
         Command::Render(args) => render::run(&args),
+        Command::Apply(args) => apply::run(&args),
         Command::Controller(args) => controller::run(&args),
         Command::Daemon(args) => daemon::run(&args),
         Command::Crds(args) => crds::run(&args),
@@ -72,7 +111,19 @@ pub fn run(cli: Cli) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
+
+    #[test]
+    fn as_a_plugin_it_is_called_as_kubectl_calls_it() {
+        for (program, name) in [("/usr/bin/kubectl-mcx", "kubectl mcx"), ("mcx", "mcx"), ("/opt/mcx-1.0", "mcx")] {
+            let mut command = called(Path::new(program));
+            command.build();
+            let help = command.find_subcommand_mut("render").unwrap().render_long_help().to_string();
+            assert!(help.contains(&format!("Usage: {name} render ")), "{help}");
+            assert!(help.contains(&format!("\n  {name} render --pool worker -f examples/\n")), "{help}");
+            assert_eq!(help.contains("| mcx "), name == "mcx", "{help}");
+            assert!(!help.contains("kubectl kubectl"), "{help}");
+        }
+    }
 
     #[test]
     fn the_command_line_is_well_formed() {

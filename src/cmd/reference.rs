@@ -29,22 +29,29 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One section a command: its help, as printed at a width of 100.
+/// One section a command, and one for each command below it: its help, as printed at a width of 100.
 fn commands() -> String {
     let mut page = "# Commands\n\nMade by `mcx reference`; do not edit.\n".to_owned();
-    let root = Cli::command().term_width(100);
-    let names: Vec<String> =
-        root.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| c.get_name().to_owned()).collect();
-    for name in names {
-        let mut whole = Cli::command().term_width(100);
-        whole.build();
-        if let Some(command) = whole.find_subcommand_mut(&name) {
-            let help = command.render_long_help().to_string();
-            let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-            let _ = write!(page, "\n## mcx {name}\n\n```\n{}\n```\n", help.join("\n").trim_end());
-        }
+    let mut root = Cli::command().term_width(100);
+    root.build();
+    for command in root.get_subcommands_mut() {
+        sections(&mut page, command, "mcx");
     }
     page
+}
+
+fn sections(page: &mut String, command: &mut clap::Command, above: &str) {
+    // `help` is clap's own, added to commands that have others below them.
+    if command.is_hide_set() || command.get_name() == "help" {
+        return;
+    }
+    let name = format!("{above} {}", command.get_name());
+    let help = command.render_long_help().to_string();
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    let _ = write!(page, "\n## {name}\n\n```\n{}\n```\n", help.join("\n").trim_end());
+    for below in command.get_subcommands_mut() {
+        sections(page, below, &name);
+    }
 }
 
 fn rules() -> String {
@@ -101,8 +108,12 @@ mod tests {
     #[test]
     fn every_shown_command_has_a_section_with_examples() {
         let page = commands();
-        for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
-            let title = format!("## mcx {}\n", command.get_name());
+        let whole = Cli::command();
+        let shown: Vec<_> = whole.get_subcommands().filter(|c| !c.is_hide_set()).collect();
+        let below =
+            shown.iter().flat_map(|c| c.get_subcommands().map(|b| format!("{} {}", c.get_name(), b.get_name())));
+        for name in shown.iter().map(|c| c.get_name().to_owned()).chain(below) {
+            let title = format!("## mcx {name}\n");
             let section = page.split(&title).nth(1).unwrap_or_else(|| panic!("no section {title}"));
             let section = section.split("\n## mcx").next().unwrap();
             assert!(section.contains("Examples:"), "{title} has no examples");

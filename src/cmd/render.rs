@@ -4,8 +4,8 @@ use super::{input, print};
 use crate::api::MachineConfigPool;
 use crate::change::policy;
 use crate::render::finding::{Finding, Severity};
-use crate::render::load;
-use crate::render::{self, rule, select};
+use crate::render::load::{self, Loaded};
+use crate::render::{self, Rendered, rule, select};
 use crate::yaml;
 use anyhow::bail;
 use clap::ValueEnum;
@@ -44,18 +44,39 @@ pub enum Output {
 
 /// Renders and prints.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut loaded = load::load(args.input.read()?);
+    let Some(Ready { pool, rendered, .. }) = ready(&args.input, &args.pool)? else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let text = match args.output {
+        Output::Name => format!("{}\n", rendered.name),
+        Output::Json => format!("{:#}\n", serde_json::to_value(rendered.to_object(&pool))?),
+        Output::Yaml => yaml::to_string(&serde_json::to_value(rendered.to_object(&pool))?),
+    };
+    print::out(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A pool's rendered config, and what it was read from.
+pub(super) struct Ready {
+    pub(super) loaded: Loaded,
+    pub(super) pool: MachineConfigPool,
+    pub(super) rendered: Rendered,
+}
+
+/// Reads and renders. All findings go to standard error; nothing comes back when one of them is an error.
+pub(super) fn ready(input: &input::Args, pool: &str) -> anyhow::Result<Option<Ready>> {
+    let mut loaded = load::load(input.read()?);
     let mut policy: Vec<Finding> = loaded.policies.iter().flat_map(policy::findings).collect();
     loaded.locate(&mut policy);
     loaded.findings.extend(policy);
     let pools = loaded.known_pools();
-    let Some(pool) = pools.iter().find(|p| p.name() == args.pool) else {
+    let Some(pool) = pools.iter().find(|p| p.name() == pool) else {
         report(&loaded.findings)?;
         if loaded.has_errors() {
-            return Ok(ExitCode::FAILURE);
+            return Ok(None);
         }
         let names: Vec<&str> = pools.iter().map(MachineConfigPool::name).collect();
-        bail!("there is no pool {:?} in the input; known here: {}", args.pool, names.join(", "));
+        bail!("there is no pool {pool:?} in the input; known here: {}", names.join(", "));
     };
     let outcome = render::render(pool, &loaded.configs);
     let mut findings = outcome.findings;
@@ -71,16 +92,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     });
     report(&findings)?;
     let refused = findings.iter().any(|f| f.severity == Severity::Error);
-    let Some(rendered) = outcome.rendered.filter(|_| !refused) else {
-        return Ok(ExitCode::FAILURE);
-    };
-    let text = match args.output {
-        Output::Name => format!("{}\n", rendered.name),
-        Output::Json => format!("{:#}\n", serde_json::to_value(rendered.to_object(pool))?),
-        Output::Yaml => yaml::to_string(&serde_json::to_value(rendered.to_object(pool))?),
-    };
-    print::out(&text)?;
-    Ok(ExitCode::SUCCESS)
+    let pool = pool.clone();
+    Ok(outcome.rendered.filter(|_| !refused).map(|rendered| Ready { loaded, pool, rendered }))
 }
 
 /// Findings to standard error, one a line.

@@ -26,6 +26,18 @@ pub struct Check {
     pub warnings: Vec<String>,
 }
 
+/// What is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Site {
+    /// A node.
+    Node {
+        /// By the force file: the disk is not compared first.
+        forced: bool,
+    },
+    /// A folder that is no node yet: what it is mounted on here says nothing about what that node will keep.
+    Folder,
+}
+
 /// Metadata of a new file, roughly: one block.
 const PER_FILE: u64 = 4 << 10;
 
@@ -34,14 +46,15 @@ pub(super) async fn check(
     from: Layout,
     to: Layout,
     accounts: Accounts,
-    forced: bool,
+    site: Site,
 ) -> Result<Check, Error> {
+    let forced = site == Site::Node { forced: true };
     let units: BTreeSet<&str> = from.enablement.keys().chain(to.enablement.keys()).map(String::as_str).collect();
     let units: Vec<&str> = units.into_iter().collect();
     let words = units::words(host, &units).await?;
     let host = Arc::clone(host);
     blocking(move || {
-        let mut checker = Checker { root: host.root(), from: &from, to: &to, forced, found: Check::default() };
+        let mut checker = Checker { root: host.root(), from: &from, to: &to, forced, site, found: Check::default() };
         if !forced {
             checker.drift(&accounts, &words)?;
         }
@@ -62,6 +75,7 @@ struct Checker<'a> {
     from: &'a Layout,
     to: &'a Layout,
     forced: bool,
+    site: Site,
     found: Check,
 }
 
@@ -207,7 +221,7 @@ impl Checker<'_> {
         if stat.flags().contains(FsFlags::ST_RDONLY) {
             self.obstacle(format!("{path} cannot be written: the mount {name} is read-only; remount it writable"));
         }
-        if let Some(mount) = mount.filter(|mount| mount.is_volatile()) {
+        if let Some(mount) = mount.filter(|mount| mount.is_volatile() && self.site != Site::Folder) {
             self.obstacle(format!(
                 "{path} would be gone at the next boot: the mount {name} is {}; choose a path on a lasting file system",
                 mount.fstype

@@ -10,12 +10,15 @@ use super::plan::{Observer, Way};
 use super::transaction::{Transaction, ancestors, blocking};
 use super::watch::Watch;
 use super::{check, units};
+use crate::api::NodeName;
 use crate::render::items::Items;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 use std::fs::File;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,8 +36,13 @@ pub struct Disk {
     host: Arc<Host>,
     watch: tokio::sync::Mutex<Watch>,
     /// Let go with the process, however it ends.
-    _lock: Flock<File>,
+    lock: Flock<File>,
 }
+
+/// The lock of a root. What stands in it says whose the root is, also while nobody holds it.
+pub(super) const LOCK: &str = "/var/lib/mcx/lock";
+/// Longest text of it that is read, in bytes.
+const LOCK_LIMIT: u64 = 4 << 10;
 
 /// How a comparison looks at an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,33 +52,79 @@ pub enum Scope {
 }
 
 impl Disk {
-    /// Takes the lock in `/var/lib/mcx` (0700, made when absent); waits for another daemon up to `patience`, then fails.
+    /// Takes the lock in `/var/lib/mcx` (0700, made when absent); waits for another mcx up to `patience`, then fails.
     pub async fn open(host: Arc<Host>, patience: Duration) -> Result<Self, Error> {
         let root = host.root();
         let private = Meta { mode: 0o700, uid: 0, gid: 0 };
+        let mut made = BTreeSet::new();
         for dir in ancestors(STATE_DIR) {
+            if root.seen(dir).map_err(Error::file("look at", dir))?.kind == Kind::Absent {
+                made.insert(dir.to_owned());
+            }
             root.make_dir(dir, Meta { mode: 0o755, ..private }).map_err(Error::file("make", dir))?;
         }
         for dir in [STATE_DIR.to_owned(), format!("{STATE_DIR}/originals")] {
             root.make_dir(&dir, private).map_err(Error::file("make", &dir))?;
             root.set_dir_meta(&dir, private).map_err(Error::file("set the mode of", &dir))?;
         }
-        let path = format!("{STATE_DIR}/lock");
         let until = Instant::now() + patience;
         let lock = loop {
-            let file = root.lock_file(&path).map_err(Error::file("open", &path))?;
+            let file = root.lock_file(LOCK).map_err(Error::file("open", LOCK))?;
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                // Whoever held it has removed it meanwhile, with all other state: the next one has a file of its own.
+                Ok(lock) if lock.metadata().is_ok_and(|about| about.nlink() == 0) => {}
                 Ok(lock) => break lock,
                 Err((_, Errno::EWOULDBLOCK | Errno::EINTR)) if Instant::now() < until => {
                     tokio::time::sleep(LOCK_EVERY).await;
                 }
                 Err((_, Errno::EWOULDBLOCK)) => {
-                    return Err(Error::Other(format!("another mcx daemon holds {path}; only one may run on a node")));
+                    return Err(Error::Held(LOCK.to_owned()));
                 }
-                Err((_, errno)) => return Err(Error::file("lock", &path)(errno.into())),
+                Err((_, errno)) => return Err(Error::file("lock", LOCK)(errno.into())),
             }
         };
-        Ok(Self { host, watch: tokio::sync::Mutex::default(), _lock: lock })
+        if !made.is_empty() {
+            let originals = Originals::of(root);
+            made.extend(originals.made()?);
+            originals.set_made(&made)?;
+        }
+        Ok(Self { host, watch: tokio::sync::Mutex::default(), lock })
+    }
+
+    /// Says that this root is the daemon's of this node from now on, whether it runs or not.
+    pub fn keep_for(&self, node: &NodeName) -> Result<(), Error> {
+        let text = format!("kept by the daemon of node {node}\n");
+        if read_keeper(self.host.root())?.as_deref() == Some(text.trim_end()) {
+            return Ok(());
+        }
+        let file: &File = &self.lock;
+        let written =
+            file.set_len(0).and_then(|()| file.write_all_at(text.as_bytes(), 0)).and_then(|()| file.sync_all());
+        written.map_err(Error::file("write", LOCK))
+    }
+
+    /// Removes all state, which must be that of the empty config: nothing on the disk is mcx's any more.
+    pub fn forget(self) -> Result<(), Error> {
+        let root = self.host.root();
+        let remove =
+            |path: &str| root.place(path).and_then(|place| place.remove()).map_err(Error::file("remove", path));
+        let remove_dir = |path: &str| root.remove_empty_dir(path).map_err(Error::file("remove", path));
+        let made = Originals::of(root).made()?;
+        let originals = format!("{STATE_DIR}/originals");
+        for name in root.names(&originals).map_err(Error::file("read", &originals))? {
+            remove(&format!("{originals}/{}", name.to_string_lossy()))?;
+        }
+        remove_dir(&originals)?;
+        for name in ["previous", "failed", "current"] {
+            remove_state(root, name)?;
+        }
+        // Last: until here nobody else looks at any of it.
+        remove(LOCK)?;
+        remove_dir(STATE_DIR)?;
+        for dir in ancestors(STATE_DIR).into_iter().rev().filter(|dir| made.contains(*dir)) {
+            remove_dir(dir)?;
+        }
+        Ok(())
     }
 
     /// The host.
@@ -81,33 +135,7 @@ impl Disk {
     /// Reads the state. A file that is there but unreadable is an error that names it and the way out; it is never
     /// taken for absent.
     pub fn stored(&self) -> Result<Stored, Error> {
-        let root = self.host.root();
-        let read_only = |name: &str, way_out: &str| read_named(root, name, way_out);
-        let current = read_only(
-            "current",
-            "move it away: the daemon then adopts what the Node's annotations say, and what stood there before mcx stays known",
-        )?;
-        let journal: Option<Journal> = read_state(
-            root,
-            &state_path("journal"),
-            "journal",
-            STATE_LIMIT,
-            "move it away: an update that was under way then shows as drift, and the force file finishes it",
-        )?;
-        if let Some(journal) = &journal
-            && journal.version > journal::VERSION
-        {
-            let damage = Damage::Newer(journal.version);
-            return Err(Error::Other(format!("{} {damage}", state_path("journal"))));
-        }
-        let failed = read_state(
-            root,
-            &state_path("failed"),
-            "failed",
-            STATE_LIMIT,
-            "move it away: the config that failed is then tried once more",
-        )?;
-        Ok(Stored { current, journal, failed })
+        stored(self.host.root())
     }
 
     /// What of the disk differs from `items`: existence, type, bytes, mode, owner, unit body, drop-ins, enablement,
@@ -132,7 +160,7 @@ impl Disk {
     pub async fn check(&self, from: &Items, to: &Items, forced: bool) -> Result<Check, Error> {
         let accounts = self.host.accounts()?;
         let (from, to) = (Layout::of(from, &accounts), Layout::of(to, &accounts));
-        check::check(&self.host, from, to, accounts, forced).await
+        check::check(&self.host, from, to, accounts, check::Site::Node { forced }).await
     }
 
     /// Managed paths and units whose original is unknown, so that withdrawing them removes ours and gives nothing back:
@@ -233,7 +261,9 @@ impl Disk {
         let made = originals.made()?;
         let mut kept = made.clone();
         kept.retain(|dir| {
-            let is_needed = layout.places.keys().any(|path| path.starts_with(&format!("{dir}/")));
+            // The folders of our own state go last of all.
+            let paths = layout.places.keys().map(String::as_str).chain([STATE_DIR]);
+            let is_needed = paths.into_iter().any(|path| path.starts_with(&format!("{dir}/")));
             is_needed && root.seen(dir).is_ok_and(|seen| seen.kind == Kind::Dir)
         });
         if kept == made { Ok(()) } else { originals.set_made(&kept) }
@@ -258,6 +288,45 @@ impl Disk {
     pub async fn changed(&self, items: &Items) -> Result<(), Error> {
         let layout = Layout::of(items, &self.host.accounts()?);
         self.watch.lock().await.changed(self.host.root(), &layout).await
+    }
+}
+
+/// The state, read without the lock: of a root that another mcx works on it is that of a moment.
+pub(super) fn stored(root: &Root) -> Result<Stored, Error> {
+    let current = read_named(
+        root,
+        "current",
+        "move it away: the daemon then adopts what the Node's annotations say, and what stood there before mcx stays known",
+    )?;
+    let journal: Option<Journal> = read_state(
+        root,
+        &state_path("journal"),
+        "journal",
+        STATE_LIMIT,
+        "move it away: an update that was under way then shows as drift, and the force file finishes it",
+    )?;
+    if let Some(journal) = &journal
+        && journal.version > journal::VERSION
+    {
+        let damage = Damage::Newer(journal.version);
+        return Err(Error::Other(format!("{} {damage}", state_path("journal"))));
+    }
+    let failed = read_state(
+        root,
+        &state_path("failed"),
+        "failed",
+        STATE_LIMIT,
+        "move it away: the config that failed is then tried once more",
+    )?;
+    Ok(Stored { current, journal, failed })
+}
+
+/// Whose the root is, when it is a daemon's; none when it is nobody's.
+pub(super) fn read_keeper(root: &Root) -> Result<Option<String>, Error> {
+    match root.read(LOCK, LOCK_LIMIT) {
+        Ok(text) => Ok(Some(String::from_utf8_lossy(&text).trim().to_owned()).filter(|text| !text.is_empty())),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(Error::file("read", LOCK)(error)),
     }
 }
 

@@ -19,6 +19,7 @@
 //! | `actions` | daemon-reload, reload, restart, reboot |
 //! | `cluster` | the daemon's requests to the API server |
 //! | `daemon` | the loop that ties these together |
+//! | `folder` | the same for a root without a cluster |
 
 pub mod actions;
 mod check;
@@ -26,6 +27,7 @@ pub mod cluster;
 pub mod compare;
 pub mod daemon;
 pub mod disk;
+pub mod folder;
 mod form;
 pub mod host;
 mod install;

@@ -9,9 +9,11 @@
 //! | [`items`] | what a config means for a node; its canonical form and hash |
 //! | [`stored`] | a node's own copy of a config, read back by its shape |
 //! | [`size`] | what the API server can store |
+//! | [`author`] | from plain files to the source that a person would write |
 //! | [`rule`], [`finding`], [`path`] | what is said about it, and where |
 //! | [`ignition`] | the specification |
 
+pub mod author;
 pub mod finding;
 pub mod ignition;
 pub mod items;

@@ -1,7 +1,10 @@
 //! Writing YAML that no reader can take for something else.
 //!
-//! A string stands bare only if it cannot be a number, date or word such as `yes` to any reader of YAML 1.1 or 1.2; several
-//! lines are a `|` block when that says exactly the same; everything else is quoted. Layout as kubectl prints it.
+//! A string stands bare only if it cannot be a number, date or word such as `yes` to any reader of YAML 1.1 or 1.2;
+//! several lines are a `|` block when that says exactly the same; everything else is quoted.
+//!
+//! Two layouts share this: a [`Value`] as kubectl prints it, and a [`Form`] as people write it. A mode of a `Form` is the
+//! one thing on which readers differ (`0644` is 644 in YAML 1.2): whatever reads a `MachineConfig` reads it as kubectl does.
 
 use serde_json::{Number, Value};
 use std::fmt::Write as _;
@@ -9,95 +12,173 @@ use std::fmt::Write as _;
 /// Above this a key is written in the long form, since readers look only 1024 characters ahead for the colon.
 const MAX_PLAIN_KEY: usize = 128;
 
-/// Writes a value, with a line break at the end.
+/// A document that a person will read and keep: fields in the order given, lists further in than their key, modes in octal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Form {
+    /// A string.
+    Text(String),
+    /// A string in parts: each part on a line of its own, and no line break between them.
+    Parts(Vec<String>),
+    /// Permission bits, as `0644`: kubectl reads them so.
+    Octal(u32),
+    /// A number.
+    Number(u32),
+    /// True or false.
+    Flag(bool),
+    /// A mapping.
+    Fields(Vec<(&'static str, Form)>),
+    /// A mapping whose keys are data.
+    Pairs(Vec<(String, Form)>),
+    /// A list.
+    Items(Vec<Form>),
+}
+
+/// Writes a value, with a line break at the end. Layout as kubectl prints it.
 pub(super) fn emit(value: &Value) -> String {
-    let mut out = String::new();
-    match value {
-        Value::Object(fields) if !fields.is_empty() => mapping(&mut out, value, 0, false),
-        Value::Array(items) if !items.is_empty() => sequence(&mut out, items, 0, false),
-        scalar => {
-            inline(&mut out, scalar, 0);
-            out.push('\n');
-        }
-    }
-    out
+    Writer { out: String::new(), by_hand: false }.document(Node::Value(value))
 }
 
-/// `first_indented`: something stands on the first line already, as far in as the mapping.
-fn mapping(out: &mut String, value: &Value, indent: usize, first_indented: bool) {
-    let Value::Object(fields) = value else { return };
-    for (i, (key, value)) in fields.iter().enumerate() {
-        if i > 0 || !first_indented {
-            pad(out, indent);
-        }
-        let mut name = String::new();
-        text(&mut name, key);
-        if name.len() > MAX_PLAIN_KEY {
-            out.push_str("? ");
-            out.push_str(&name);
-            out.push('\n');
-            pad(out, indent);
-        } else {
-            out.push_str(&name);
-        }
-        out.push(':');
-        below(out, value, indent);
-    }
+/// Writes a form, with a line break at the end. Layout as people write it.
+pub(super) fn emit_form(form: &Form) -> String {
+    Writer { out: String::new(), by_hand: true }.document(Node::Form(form))
 }
 
-fn sequence(out: &mut String, items: &[Value], indent: usize, first_indented: bool) {
-    for (i, item) in items.iter().enumerate() {
-        if i > 0 || !first_indented {
-            pad(out, indent);
-        }
-        out.push('-');
-        match item {
-            Value::Object(fields) if !fields.is_empty() => {
-                out.push(' ');
-                mapping(out, item, indent + 2, true);
+/// What is written.
+#[derive(Clone, Copy)]
+enum Node<'a> {
+    Value(&'a Value),
+    Form(&'a Form),
+}
+
+/// What a node holds. Empty collections are scalars: `[]` and `{}`.
+enum Shape<'a> {
+    Fields(Vec<(&'a str, Node<'a>)>),
+    Items(Vec<Node<'a>>),
+    Scalar,
+}
+
+impl<'a> Node<'a> {
+    fn shape(self) -> Shape<'a> {
+        match self {
+            Self::Value(Value::Object(fields)) if !fields.is_empty() => {
+                Shape::Fields(fields.iter().map(|(key, value)| (key.as_str(), Self::Value(value))).collect())
             }
-            Value::Array(items) if !items.is_empty() => {
-                out.push(' ');
-                sequence(out, items, indent + 2, true);
+            Self::Value(Value::Array(items)) if !items.is_empty() => {
+                Shape::Items(items.iter().map(Self::Value).collect())
             }
-            scalar => {
-                out.push(' ');
-                inline(out, scalar, indent);
-                out.push('\n');
+            Self::Form(Form::Fields(fields)) if !fields.is_empty() => {
+                Shape::Fields(fields.iter().map(|(key, form)| (*key, Self::Form(form))).collect())
             }
+            Self::Form(Form::Pairs(fields)) if !fields.is_empty() => {
+                Shape::Fields(fields.iter().map(|(key, form)| (key.as_str(), Self::Form(form))).collect())
+            }
+            Self::Form(Form::Items(items)) if !items.is_empty() => Shape::Items(items.iter().map(Self::Form).collect()),
+            _ => Shape::Scalar,
         }
     }
 }
 
-/// The value of a key, behind its colon.
-fn below(out: &mut String, value: &Value, indent: usize) {
-    match value {
-        Value::Object(fields) if !fields.is_empty() => {
-            out.push('\n');
-            mapping(out, value, indent + 2, false);
-        }
-        Value::Array(items) if !items.is_empty() => {
-            out.push('\n');
-            sequence(out, items, indent, false);
-        }
-        scalar => {
-            out.push(' ');
-            inline(out, scalar, indent);
-            out.push('\n');
-        }
-    }
+struct Writer {
+    out: String,
+    by_hand: bool,
 }
 
-/// A scalar or empty collection, without the last line break.
-fn inline(out: &mut String, value: &Value, indent: usize) {
-    match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
-        Value::Number(value) => number(out, value),
-        Value::String(value) if fits_block(value) => block(out, value, indent + 2),
-        Value::String(value) => text(out, value),
-        Value::Array(_) => out.push_str("[]"),
-        Value::Object(_) => out.push_str("{}"),
+impl Writer {
+    fn document(mut self, node: Node<'_>) -> String {
+        match node.shape() {
+            Shape::Fields(fields) => self.mapping(&fields, 0, false),
+            Shape::Items(items) => self.sequence(&items, 0, false),
+            Shape::Scalar => {
+                self.scalar(node, 0);
+                self.out.push('\n');
+            }
+        }
+        self.out
+    }
+
+    /// `first_indented`: something stands on the first line already, as far in as the mapping.
+    fn mapping(&mut self, fields: &[(&str, Node<'_>)], indent: usize, first_indented: bool) {
+        for (i, (key, value)) in fields.iter().enumerate() {
+            if i > 0 || !first_indented {
+                pad(&mut self.out, indent);
+            }
+            let mut name = String::new();
+            text(&mut name, key);
+            if name.len() > MAX_PLAIN_KEY {
+                self.out.push_str("? ");
+                self.out.push_str(&name);
+                self.out.push('\n');
+                pad(&mut self.out, indent);
+            } else {
+                self.out.push_str(&name);
+            }
+            self.out.push(':');
+            self.below(*value, indent);
+        }
+    }
+
+    fn sequence(&mut self, items: &[Node<'_>], indent: usize, first_indented: bool) {
+        for (i, item) in items.iter().enumerate() {
+            if i > 0 || !first_indented {
+                pad(&mut self.out, indent);
+            }
+            self.out.push_str("- ");
+            match item.shape() {
+                Shape::Fields(fields) => self.mapping(&fields, indent + 2, true),
+                Shape::Items(items) => self.sequence(&items, indent + 2, true),
+                Shape::Scalar => {
+                    self.scalar(*item, indent);
+                    self.out.push('\n');
+                }
+            }
+        }
+    }
+
+    /// The value of a key, behind its colon.
+    fn below(&mut self, node: Node<'_>, indent: usize) {
+        match node.shape() {
+            Shape::Fields(fields) => {
+                self.out.push('\n');
+                self.mapping(&fields, indent + 2, false);
+            }
+            Shape::Items(items) => {
+                self.out.push('\n');
+                self.sequence(&items, if self.by_hand { indent + 2 } else { indent }, false);
+            }
+            Shape::Scalar => {
+                self.out.push(' ');
+                self.scalar(node, indent);
+                self.out.push('\n');
+            }
+        }
+    }
+
+    /// A scalar or empty collection, without the last line break.
+    fn scalar(&mut self, node: Node<'_>, indent: usize) {
+        let out = &mut self.out;
+        match node {
+            Node::Value(Value::Null) => out.push_str("null"),
+            Node::Value(Value::Bool(flag)) | Node::Form(Form::Flag(flag)) => {
+                out.push_str(if *flag { "true" } else { "false" });
+            }
+            Node::Value(Value::Number(value)) => number(out, value),
+            Node::Value(Value::String(value)) | Node::Form(Form::Text(value)) if fits_block(value) => {
+                block(out, value, indent + 2);
+            }
+            Node::Value(Value::Array(_)) | Node::Form(Form::Items(_)) => out.push_str("[]"),
+            Node::Value(Value::Object(_)) | Node::Form(Form::Fields(_) | Form::Pairs(_)) => out.push_str("{}"),
+            Node::Form(Form::Text(value)) if is_version(value) || is_numbered_name(value) => out.push_str(value),
+            Node::Form(Form::Text(value)) if is_quotable(value) => {
+                out.push('\'');
+                out.push_str(value);
+                out.push('\'');
+            }
+            Node::Value(Value::String(value)) | Node::Form(Form::Text(value)) => text(out, value),
+            Node::Form(Form::Parts(parts)) => joined(out, parts, indent + 2),
+            // Writing to a string cannot fail.
+            Node::Form(Form::Octal(bits)) => drop(write!(out, "0{bits:03o}")),
+            Node::Form(Form::Number(value)) => drop(write!(out, "{value}")),
+        }
     }
 }
 
@@ -118,6 +199,47 @@ fn number(out: &mut String, number: &Number) {
         }
         None => out.push_str(&written),
     }
+}
+
+/// Three numbers with points between them: a string to every reader, and nobody puts it in quotes.
+fn is_version(value: &str) -> bool {
+    value.split('.').count() == 3 && value.split('.').all(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// `99-worker-chrony`: a dash before a letter is in no number and in no date.
+fn is_numbered_name(value: &str) -> bool {
+    value.starts_with(|c: char| c.is_ascii_digit())
+        && value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b))
+        && value.split('-').skip(1).any(|part| part.starts_with(|c: char| c.is_ascii_alphabetic()))
+}
+
+/// Whether single quotes, in which nothing is escaped, do for a text that cannot stand bare.
+fn is_quotable(value: &str) -> bool {
+    !is_plain(value) && value.chars().all(|c| is_printable(c) && c != '\'')
+}
+
+/// Parts in double quotes, with an escaped line break, which is none, between them.
+fn joined(out: &mut String, parts: &[String], indent: usize) {
+    let mut quoted = String::new();
+    for (i, part) in parts.iter().enumerate() {
+        let mut this = String::new();
+        quote(&mut this, part);
+        let inner = &this[1..this.len() - 1];
+        if i > 0 {
+            quoted.push_str("\\\n");
+            pad(&mut quoted, indent);
+            // Spaces at the beginning of a line are no part of it.
+            if let Some(rest) = inner.strip_prefix(' ') {
+                quoted.push_str("\\x20");
+                quoted.push_str(rest);
+                continue;
+            }
+        }
+        quoted.push_str(inner);
+    }
+    out.push('"');
+    out.push_str(&quoted);
+    out.push('"');
 }
 
 /// A string on one line.
@@ -168,8 +290,9 @@ fn is_printable(c: char) -> bool {
 /// Whether a `|` block says exactly this.
 fn fits_block(value: &str) -> bool {
     value.contains('\n')
-        // The first line would set the indentation.
-        && !value.starts_with([' ', '\t', '\n'])
+        // The first line with text sets the indentation.
+        && !value.trim_start_matches('\n').is_empty()
+        && !value.trim_start_matches('\n').starts_with([' ', '\t'])
         && value.chars().all(|c| is_printable(c) || matches!(c, '\n' | '\t'))
 }
 

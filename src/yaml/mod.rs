@@ -9,6 +9,8 @@ mod emit;
 mod json;
 mod scalar;
 
+pub use emit::Form;
+
 use compose::Budget;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -129,6 +131,11 @@ pub fn documents(text: &str) -> Result<Vec<Document>, Error> {
 /// Text that every YAML 1.1 and 1.2 reader reads back as `value`.
 pub fn to_string(value: &Value) -> String {
     emit::emit(value)
+}
+
+/// The same for a document that a person will read and keep.
+pub fn to_hand_written(form: &Form) -> String {
+    emit::emit_form(form)
 }
 
 impl Document {

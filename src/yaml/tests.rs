@@ -268,6 +268,63 @@ words: two words
     assert_eq!(one(&written), value);
 }
 
+#[test]
+fn what_people_keep_is_written_as_they_would_write_it() {
+    let text = |text: &str| Form::Text(text.to_owned());
+    let form = Form::Fields(vec![
+        ("name", text("99-worker-chrony")),
+        ("version", text("3.4.0")),
+        ("modes", Form::Items([0, 0o4, 0o644, 0o4755].map(Form::Octal).to_vec())),
+        (
+            "words",
+            Form::Items(["yes", "1e3", "1e-3", "2024-01-02", "1.5", "0x1f", "it's: so", "a: b", ""].map(text).to_vec()),
+        ),
+        ("parts", Form::Parts(["data:,", "a%20\\", " b\n"].map(str::to_owned).to_vec())),
+        ("text", text("\n\n# first\n\n  two\n")),
+        ("none", Form::Items(vec![])),
+        ("pairs", Form::Pairs(vec![("a.b/c".to_owned(), Form::Flag(true)), ("no".to_owned(), Form::Number(7))])),
+    ]);
+    let expected = r#"name: 99-worker-chrony
+version: 3.4.0
+modes:
+  - 0000
+  - 0004
+  - 0644
+  - 04755
+words:
+  - 'yes'
+  - '1e3'
+  - '1e-3'
+  - '2024-01-02'
+  - '1.5'
+  - '0x1f'
+  - "it's: so"
+  - 'a: b'
+  - ''
+parts: "data:,\
+  a%20\\\
+  \x20b\n"
+text: |
+
+
+  # first
+
+    two
+none: []
+pairs:
+  a.b/c: true
+  "no": 7
+"#;
+    let written = to_hand_written(&form);
+    assert_eq!(written, expected);
+    let read = one(&written);
+    assert_eq!(read["modes"], json!([0, 4, 0o644, 0o4755]));
+    assert_eq!(read["words"], json!(["yes", "1e3", "1e-3", "2024-01-02", "1.5", "0x1f", "it's: so", "a: b", ""]));
+    assert_eq!(read["parts"], json!("data:,a%20\\ b\n"));
+    assert_eq!(read["text"], json!("\n\n# first\n\n  two\n"));
+    assert_eq!((&read["name"], &read["version"]), (&json!("99-worker-chrony"), &json!("3.4.0")));
+}
+
 fn any_value() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         ".{0,12}",
@@ -302,6 +359,19 @@ proptest! {
         prop_assert!(written.ends_with('\n'));
         let read: Vec<Value> = documents(&written).unwrap().into_iter().map(|document| document.value).collect();
         prop_assert_eq!(read, if value.is_null() { vec![] } else { vec![value] }, "{}", written);
+    }
+
+    #[test]
+    fn what_is_written_by_hand_reads_back_the_same(
+        texts in prop::collection::vec(
+            prop_oneof![".{0,20}", "[0-9a-fxo_.:eE+-]{1,12}", "[ \n\t#:'\"\\\\a-]{0,12}", "[0-9]{1,3}-[a-z0-9.-]{0,9}"], 1..5),
+        mode in 0_u32..=0o7777,
+    ) {
+        let items = texts.iter().cloned().map(Form::Text).collect();
+        let form = Form::Fields(vec![("a", Form::Items(items)), ("b", Form::Parts(texts.clone())), ("c", Form::Octal(mode))]);
+        let written = to_hand_written(&form);
+        let expected = json!({"a": texts, "b": texts.concat(), "c": mode});
+        prop_assert_eq!(&documents(&written).unwrap()[0].value, &expected, "{}", written);
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub(in crate::node) use write::Place;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Where `systemctl` is.
+const SYSTEMCTL: [&str; 2] = ["/usr/bin/systemctl", "/bin/systemctl"];
+
 /// A node's root directory and its processes.
 pub struct Host {
     root: Root,
@@ -60,6 +63,12 @@ pub enum Error {
         /// Exit status and the last 1 KiB of stderr, on one line.
         detail: String,
     },
+    /// Another mcx works on this root.
+    #[error("another mcx, a daemon or `mcx apply`, holds {0}; only one may work on a node")]
+    Held(
+        /// The lock.
+        String,
+    ),
     /// Anything else, one line.
     #[error("{0}")]
     Other(String),
@@ -117,6 +126,11 @@ impl Host {
         self
     }
 
+    /// Whether the root is this process's own, `/`.
+    pub(in crate::node) fn is_own_root(&self) -> bool {
+        self.is_own_root
+    }
+
     /// Runs a command in the node's root with a clean environment, without a shell, within `limit`.
     /// An exit status other than 0 is no error here.
     pub async fn run(&self, argv: &[&str], limit: Duration) -> Result<Output, Error> {
@@ -137,11 +151,18 @@ impl Host {
         if self.has_systemd() {
             return self.run(&shown, limit).await;
         }
-        let is_here = ["/usr/bin/systemctl", "/bin/systemctl"].iter().any(|path| Path::new(path).exists());
+        let is_here = SYSTEMCTL.iter().any(|path| Path::new(path).exists());
         if is_here {
             let root = format!("--root={}", self.root.path().display());
             let whole: Vec<&str> = ["systemctl", &root].into_iter().chain(args.iter().copied()).collect();
             return exec::run(&whole, &whole, limit).await;
+        }
+        if !SYSTEMCTL.iter().any(|path| self.root.seen(path).is_ok_and(|seen| seen.kind != Kind::Absent)) {
+            return Err(Error::Other(format!(
+                "whether a unit is enabled is changed by `systemctl`, and neither this machine nor {} has one; install \
+                 systemd on either",
+                self.root.path().display()
+            )));
         }
         let whole: Vec<&str> = ["systemctl", "--root=/"].into_iter().chain(args.iter().copied()).collect();
         self.run(&whole, limit).await
