@@ -5,6 +5,7 @@
 
 mod combine;
 pub mod policy;
+pub mod text;
 
 pub use combine::actions;
 

@@ -313,7 +313,7 @@ impl Form {
 }
 
 /// Bytes in lower-case hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         // Writing to a String does not fail.
         let _ = write!(text, "{byte:02x}");
