@@ -6,6 +6,7 @@ pub mod crds;
 pub mod daemon;
 pub mod host_exec;
 pub mod input;
+pub mod kubeconfig;
 pub mod man;
 pub mod print;
 pub mod reference;

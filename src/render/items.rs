@@ -270,6 +270,11 @@ impl Items {
         hex(&form.0.finalize()[..crate::api::ConfigName::HASH_DIGITS / 2])
     }
 
+    /// The text of `authorized_keys` with these keys.
+    pub fn keys_text(keys: &[String]) -> String {
+        keys.iter().flat_map(|key| [key.as_str(), "\n"]).collect()
+    }
+
     /// All decoded contents together, in bytes.
     pub fn decoded_size(&self) -> u64 {
         self.files.values().map(|f| f.content.size).sum()

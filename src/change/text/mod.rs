@@ -13,14 +13,12 @@ pub use lines::{Hunk, Line, Sign};
 pub use show::Part;
 
 use super::{ChangeSet, Difference};
+use crate::render::item::{Item, UNIT_DIRECTORY};
 use crate::render::items::{Content, FileItem, Items, Owner, UnitItem, hex};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-
-/// Where unit files and drop-ins of a config stand on a node.
-const UNIT_DIRECTORY: &str = "/etc/systemd/system";
 
 /// What differs, item by item: files by path, then units by name, then keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +127,7 @@ pub fn file(path: &str, old: Option<&FileItem>, new: Option<&FileItem>) -> ItemD
     let (was, is) = (old.map(|f| &f.content), new.map(|f| &f.content));
     let texts = (was != is).then(|| text(path, was.map(side), is.map(side)));
     ItemDiff {
-        item: format!("file {path}"),
+        item: Item::File(path.to_owned()).to_string(),
         difference: difference(old.is_some(), new.is_some()),
         fields: fields.into_iter().flatten().collect(),
         deviations: Vec::new(),
@@ -145,13 +143,10 @@ pub fn unit(name: &str, old: Option<&UnitItem>, new: Option<&UnitItem>) -> ItemD
         field("enabled", was.enabled, is.enabled, |enabled| enabled.to_string()),
         field("mask", was.mask, is.mask, |mask| mask.to_string()),
     ];
-    let bytes = |text: &'_ String| -> (Blob, Option<Cow<'static, [u8]>>) {
-        (Blob::of(text.as_bytes()), Some(Cow::Owned(text.clone().into_bytes())))
-    };
     let mut texts = Vec::new();
     let mut compare = |path: String, old: Option<&String>, new: Option<&String>| {
         if old != new {
-            texts.push(text(&path, old.map(bytes), new.map(bytes)));
+            texts.push(text(&path, old.map(|t| of(t)), new.map(|t| of(t))));
         }
     };
     compare(format!("{UNIT_DIRECTORY}/{name}"), was.contents.as_ref(), is.contents.as_ref());
@@ -160,7 +155,7 @@ pub fn unit(name: &str, old: Option<&UnitItem>, new: Option<&UnitItem>) -> ItemD
         compare(format!("{UNIT_DIRECTORY}/{name}.d/{dropin}"), was.dropins.get(dropin), is.dropins.get(dropin));
     }
     ItemDiff {
-        item: format!("unit {name}"),
+        item: Item::Unit(name.to_owned()).to_string(),
         difference: difference(old.is_some(), new.is_some()),
         fields: fields.into_iter().flatten().collect(),
         deviations: Vec::new(),
@@ -170,17 +165,14 @@ pub fn unit(name: &str, old: Option<&UnitItem>, new: Option<&UnitItem>) -> ItemD
 
 /// How the keys of `boot` differ, compared as a set, one a line. They are public keys: shown whole.
 pub fn keys(old: Option<&[String]>, new: Option<&[String]>) -> ItemDiff {
-    let item = format!("keys of {}", crate::api::SSH_USER);
+    let item = Item::Keys.to_string();
     let lines = |keys: &[String]| -> String {
-        let sorted: BTreeSet<&String> = keys.iter().collect();
-        sorted.into_iter().flat_map(|key| [key.as_str(), "\n"]).collect()
+        let sorted: BTreeSet<String> = keys.iter().cloned().collect();
+        Items::keys_text(&sorted.into_iter().collect::<Vec<_>>())
     };
     let (was, is) = (old.map(lines), new.map(lines));
-    let side = |text: &'_ String| -> (Blob, Option<Cow<'static, [u8]>>) {
-        (Blob::of(text.as_bytes()), Some(Cow::Owned(text.clone().into_bytes())))
-    };
     ItemDiff {
-        texts: vec![text(&item, was.as_ref().map(side), is.as_ref().map(side))],
+        texts: vec![text(&item, was.as_deref().map(of), is.as_deref().map(of))],
         item,
         difference: difference(old.is_some(), new.is_some()),
         fields: Vec::new(),
@@ -212,6 +204,11 @@ pub fn text(path: &str, old: Option<Side>, new: Option<Side>) -> TextDiff {
 fn readable<'a>(side: Option<&'a Side>) -> Option<&'a str> {
     let Some((_, bytes)) = side else { return Some("") };
     bytes.as_deref().filter(|bytes| !bytes.contains(&0)).and_then(|bytes| std::str::from_utf8(bytes).ok())
+}
+
+/// A side that is a text.
+fn of(text: &str) -> Side<'_> {
+    (Blob::of(text.as_bytes()), Some(Cow::Borrowed(text.as_bytes())))
 }
 
 fn side(content: &Content) -> Side<'static> {
