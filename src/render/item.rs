@@ -80,6 +80,11 @@ impl Item {
         near.or_else(|| names.iter().find(|name| last(name) == last(text)).cloned())
     }
 
+    /// Whether it is `whole`, or a drop-in of that unit.
+    pub fn is_part_of(&self, whole: &Self) -> bool {
+        self == whole || matches!((self, whole), (Self::DropIn { unit, .. }, Self::Unit(name)) if unit == name)
+    }
+
     /// As a person writes it: the path, `a.service`, `a.service/10-x.conf`, `boot`.
     pub fn name(&self) -> String {
         match self {

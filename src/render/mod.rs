@@ -9,6 +9,7 @@
 //! | [`items`] | what a config means for a node; its canonical form and hash |
 //! | [`item`] | items by the names that people use, and their bytes |
 //! | [`story`] | which sources speak of an item, and which wins |
+//! | [`state`] | what an input says that the nodes of each pool have |
 //! | [`size`] | what the API server can store |
 //! | [`rule`], [`finding`], [`path`] | what is said about it, and where |
 //! | [`ignition`] | the specification |
@@ -25,6 +26,7 @@ pub mod rule;
 pub mod select;
 mod shape;
 pub mod size;
+pub mod state;
 pub mod story;
 pub mod validate;
 

@@ -93,8 +93,7 @@ impl Merged<'_> {
             let Some(result) = items.files.get(*path) else { continue };
             let mut decoded = |c: &Contents| decoder.decode(*c).as_ref().ok().map(|d| d.content.clone());
             // The same contents in another encoding are the same.
-            let contents: Vec<(&Contents, Place, Fate)> =
-                file.contents.said(|a, b| decoded(a) == decoded(b)).collect();
+            let contents: Vec<(&Contents, Place, Fate)> = file.contents.said(|a, b| decoded(a) == decoded(b)).collect();
             let contents = contents.into_iter().map(|(value, place, fate)| {
                 self.said(decoded(value).as_ref().map_or_else(|| "unreadable".to_owned(), content), place, fate)
             });
@@ -108,21 +107,13 @@ impl Merged<'_> {
                 Owner::Name(name) => name.clone(),
             };
             let fields = vec![
-                FieldStory {
-                    field: "contents",
-                    value: content(&result.content),
-                    said: contents,
-                },
+                FieldStory { field: "contents", value: content(&result.content), said: contents },
                 FieldStory {
                     field: "mode",
                     value: format!("{:04o}", result.mode),
                     said: self.told(&file.mode, |mode| format!("{mode:04o}")),
                 },
-                FieldStory {
-                    field: "user",
-                    value: printed(&result.user),
-                    said: owner(&file.user_id, &file.user_name),
-                },
+                FieldStory { field: "user", value: printed(&result.user), said: owner(&file.user_id, &file.user_name) },
                 FieldStory {
                     field: "group",
                     value: printed(&result.group),
@@ -152,7 +143,8 @@ impl Merged<'_> {
                 },
             ];
             // A source that brings a drop-in has said something of the unit.
-            let dropins = unit.dropins.values().flat_map(|field| field.said(|_, _| true)).map(|(_, place, _)| place.source);
+            let dropins =
+                unit.dropins.values().flat_map(|field| field.said(|_, _| true)).map(|(_, place, _)| place.source);
             let spoke: BTreeSet<usize> = dropins.collect();
             let named: Vec<usize> = unit.named.iter().copied().filter(|source| !spoke.contains(source)).collect();
             stories.push(self.story(Item::Unit((*name).to_owned()), fields, &named));
@@ -175,7 +167,9 @@ impl Merged<'_> {
                 said: places
                     .iter()
                     .enumerate()
-                    .map(|(i, place)| self.said((*key).to_owned(), *place, if i == 0 { Fate::Wins } else { Fate::Same }))
+                    .map(|(i, place)| {
+                        self.said((*key).to_owned(), *place, if i == 0 { Fate::Wins } else { Fate::Same })
+                    })
                     .collect(),
             });
             let fields = fields.collect();
