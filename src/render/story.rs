@@ -195,17 +195,23 @@ impl Merged<'_> {
 }
 
 impl fmt::Display for Story {
-    /// A line for the item, one for each field and its value, one for each source that speaks of it.
+    /// A line for the item, one for each field and its value, and where several sources speak of a field one for each.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.item)?;
         for field in &self.fields {
-            let default = if field.said.is_empty() { " (no source says)" } else { "" };
-            writeln!(f, "  {}: {}{default}", field.field, shortened(&field.value))?;
-            for said in &field.said {
-                match said.fate {
-                    Fate::Wins => writeln!(f, "    {} wins", said.source)?,
-                    Fate::Same => writeln!(f, "    {} says the same", said.source)?,
-                    Fate::Hidden => writeln!(f, "    {} is hidden: {}", said.source, shortened(&said.value))?,
+            let value = shortened(&field.value);
+            match field.said.as_slice() {
+                [] => writeln!(f, "  {}: {value}, no source says", field.field)?,
+                [only] => writeln!(f, "  {}: {value}, from {}", field.field, only.source)?,
+                several => {
+                    writeln!(f, "  {}: {value}", field.field)?;
+                    for said in several {
+                        match said.fate {
+                            Fate::Wins => writeln!(f, "    {} wins", said.source)?,
+                            Fate::Same => writeln!(f, "    {} says the same", said.source)?,
+                            Fate::Hidden => writeln!(f, "    {} is hidden: {}", said.source, shortened(&said.value))?,
+                        }
+                    }
                 }
             }
         }

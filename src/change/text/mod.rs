@@ -61,7 +61,7 @@ pub struct FieldDiff {
 /// Contents that differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextDiff {
-    /// Path on the node; `keys of boot` for keys, whose path only the node knows.
+    /// Path on the node; `keys of boot` for keys of a config, whose path only a node knows.
     pub path: String,
     /// None when the old side has no such file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
