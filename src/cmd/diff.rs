@@ -125,7 +125,7 @@ fn text(args: &Args, compared: &[Compared]) -> String {
 
 /// Two inputs, pool by pool; pools with the same to say together.
 fn sides(args: &Args, old: &Path, new: &Path) -> anyhow::Result<Option<Vec<Compared>>> {
-    let read = |side: &Path| read(args, vec![side.to_owned()], args.pool.as_deref());
+    let read = |side: &Path| read(args, &[side.to_owned()], args.pool.as_deref());
     let (Some(old), Some(new)) = (read(old)?, read(new)?) else { return Ok(None) };
     if let Some(pool) = args.pool.as_deref().filter(|pool| !old.knows(pool) && !new.knows(pool)) {
         let known: BTreeSet<&str> = old.known.iter().chain(&new.known).map(String::as_str).collect();
@@ -220,7 +220,7 @@ fn of_files(args: &Args, host: &Host) -> anyhow::Result<Option<Items>> {
         let current = look::stored(host)?.current;
         pool = current.as_ref().and_then(|config| config.name.pool()).map(str::to_owned);
     }
-    let Some(mut state) = read(args, args.filename.clone(), pool.as_deref())? else { return Ok(None) };
+    let Some(mut state) = read(args, &args.filename, pool.as_deref())? else { return Ok(None) };
     let names: Vec<String> = state.pools.keys().cloned().collect();
     match (pool, names.as_slice()) {
         (Some(pool), []) => bail!("the input has no source for pool {pool:?}; give another --pool"),
@@ -231,8 +231,8 @@ fn of_files(args: &Args, host: &Host) -> anyhow::Result<Option<Items>> {
 }
 
 /// Reads an input; what is wrong with it goes to standard error, and nothing comes back.
-fn read(args: &Args, filename: Vec<PathBuf>, pool: Option<&str>) -> anyhow::Result<Option<State>> {
-    let loaded = load::load(input::Args { filename: filename.clone(), recursive: args.recursive }.read()?);
+fn read(args: &Args, filename: &[PathBuf], pool: Option<&str>) -> anyhow::Result<Option<State>> {
+    let loaded = load::load(input::Args { filename: filename.to_vec(), recursive: args.recursive }.read()?);
     match State::of(&loaded, pool) {
         Ok(state) => Ok(Some(state)),
         Err(state::Error::Refused(findings)) => {

@@ -111,7 +111,7 @@ impl<'a> Look<'a> {
             _ => return Ok(None),
         };
         let is_same = old.as_ref().is_some_and(|(blob, _)| *blob == new.0);
-        Ok((!is_same).then(|| text::text(path, old, Some(new))))
+        Ok((!is_same).then(|| text::text(path, old.as_ref(), Some(&new))))
     }
 
     /// The bytes of a file; of one larger than any that mcx writes, only what it is.

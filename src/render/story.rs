@@ -91,11 +91,11 @@ impl Merged<'_> {
         let mut stories = Vec::new();
         for (path, file) in &self.files {
             let Some(result) = items.files.get(*path) else { continue };
-            let mut decoded = |c: &Contents| decoder.decode(*c).as_ref().ok().map(|d| d.content.clone());
+            let mut known = |c: &Contents| decoder.decode(*c).as_ref().ok().map(|d| d.content.clone());
             // The same contents in another encoding are the same.
-            let contents: Vec<(&Contents, Place, Fate)> = file.contents.said(|a, b| decoded(a) == decoded(b)).collect();
+            let contents: Vec<(&Contents, Place, Fate)> = file.contents.said(|a, b| known(a) == known(b)).collect();
             let contents = contents.into_iter().map(|(value, place, fate)| {
-                self.said(decoded(value).as_ref().map_or_else(|| "unreadable".to_owned(), content), place, fate)
+                self.said(known(value).as_ref().map_or_else(|| "unreadable".to_owned(), content), place, fate)
             });
             let contents = contents.collect();
             let owner = |id: &Field<u32>, name: &Field<&str>| match name.now {

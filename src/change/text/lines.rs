@@ -194,6 +194,11 @@ mod tests {
         text
     }
 
+    fn numbered(numbers: &mut dyn Iterator<Item = usize>) -> String {
+        let lines: Vec<String> = numbers.map(|n| format!("{n}\n")).collect();
+        lines.concat()
+    }
+
     #[test]
     fn hunks_are_counted_as_diff_counts_them() {
         for (old, new, expected) in [
@@ -213,7 +218,7 @@ mod tests {
 
     #[test]
     fn changes_far_apart_are_hunks_of_their_own() {
-        let old: String = (0..100).map(|n| format!("{n}\n")).collect();
+        let old = numbered(&mut (0..100));
         let new = old.replace("\n10\n", "\nten\n").replace("\n90\n", "\n");
         assert_eq!(
             printed(&old, &new),
@@ -225,10 +230,7 @@ mod tests {
     fn what_is_too_large_to_search_is_replaced_as_a_whole() {
         // Reversed, so that the search would not end soon, with a line in front and one at the end that stay.
         let lines = 101_000;
-        let text = |numbers: &mut dyn Iterator<Item = usize>| -> String {
-            let middle: String = numbers.map(|n| format!("{n}\n")).collect();
-            format!("first\n{middle}last\n")
-        };
+        let text = |numbers: &mut dyn Iterator<Item = usize>| format!("first\n{}last\n", numbered(numbers));
         let (old, new) = (text(&mut (0..lines)), text(&mut (0..lines).rev()));
         let found = hunks(&old, &new);
         assert_eq!(found.len(), 1);

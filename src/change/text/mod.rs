@@ -120,12 +120,12 @@ pub fn file(path: &str, old: Option<&FileItem>, new: Option<&FileItem>) -> ItemD
         Owner::Name(name) => name.clone(),
     };
     let fields = [
-        field("mode", old.map(|f| f.mode), new.map(|f| f.mode), |mode| format!("{mode:04o}")),
-        field("user", old.map(|f| &f.user), new.map(|f| &f.user), |user| owner(user)),
-        field("group", old.map(|f| &f.group), new.map(|f| &f.group), |group| owner(group)),
+        field("mode", old.map(|f| &f.mode), new.map(|f| &f.mode), |mode| format!("{mode:04o}")),
+        field("user", old.map(|f| &f.user), new.map(|f| &f.user), owner),
+        field("group", old.map(|f| &f.group), new.map(|f| &f.group), owner),
     ];
     let (was, is) = (old.map(|f| &f.content), new.map(|f| &f.content));
-    let texts = (was != is).then(|| text(path, was.map(side), is.map(side)));
+    let texts = (was != is).then(|| text(path, was.map(side).as_ref(), is.map(side).as_ref()));
     ItemDiff {
         item: Item::File(path.to_owned()).to_string(),
         difference: difference(old.is_some(), new.is_some()),
@@ -140,13 +140,13 @@ pub fn unit(name: &str, old: Option<&UnitItem>, new: Option<&UnitItem>) -> ItemD
     let nothing = UnitItem::default();
     let (was, is) = (old.unwrap_or(&nothing), new.unwrap_or(&nothing));
     let fields = [
-        field("enabled", was.enabled, is.enabled, |enabled| enabled.to_string()),
-        field("mask", was.mask, is.mask, |mask| mask.to_string()),
+        field("enabled", was.enabled.as_ref(), is.enabled.as_ref(), ToString::to_string),
+        field("mask", was.mask.as_ref(), is.mask.as_ref(), ToString::to_string),
     ];
     let mut texts = Vec::new();
     let mut compare = |path: String, old: Option<&String>, new: Option<&String>| {
         if old != new {
-            texts.push(text(&path, old.map(|t| of(t)), new.map(|t| of(t))));
+            texts.push(text(&path, old.map(|t| of(t)).as_ref(), new.map(|t| of(t)).as_ref()));
         }
     };
     compare(format!("{UNIT_DIRECTORY}/{name}"), was.contents.as_ref(), is.contents.as_ref());
@@ -172,7 +172,7 @@ pub fn keys(old: Option<&[String]>, new: Option<&[String]>) -> ItemDiff {
     };
     let (was, is) = (old.map(lines), new.map(lines));
     ItemDiff {
-        texts: vec![text(&item, was.as_deref().map(of), is.as_deref().map(of))],
+        texts: vec![text(&item, was.as_deref().map(of).as_ref(), is.as_deref().map(of).as_ref())],
         item,
         difference: difference(old.is_some(), new.is_some()),
         fields: Vec::new(),
@@ -181,17 +181,17 @@ pub fn keys(old: Option<&[String]>, new: Option<&[String]>) -> ItemDiff {
 }
 
 /// How contents at a path differ.
-pub fn text(path: &str, old: Option<Side>, new: Option<Side>) -> TextDiff {
+pub fn text(path: &str, old: Option<&Side>, new: Option<&Side>) -> TextDiff {
     let mut found = TextDiff {
         path: path.to_owned(),
-        old: old.as_ref().map(|(blob, _)| blob.clone()),
-        new: new.as_ref().map(|(blob, _)| blob.clone()),
+        old: old.map(|(blob, _)| blob.clone()),
+        new: new.map(|(blob, _)| blob.clone()),
         binary: false,
         added: 0,
         removed: 0,
         hunks: Vec::new(),
     };
-    match (readable(old.as_ref()), readable(new.as_ref())) {
+    match (readable(old), readable(new)) {
         (Some(old), Some(new)) => found.hunks = lines::hunks(old, new),
         _ => found.binary = true,
     }
@@ -216,12 +216,13 @@ fn side(content: &Content) -> Side<'static> {
     (Blob::new(content.size(), content.sha256()), content.decode().ok().map(Cow::Owned))
 }
 
-fn field<T: PartialEq>(name: &str, old: Option<T>, new: Option<T>, print: impl Fn(&T) -> String) -> Option<FieldDiff> {
-    (old != new).then(|| FieldDiff {
-        field: name.to_owned(),
-        old: old.as_ref().map(&print),
-        new: new.as_ref().map(&print),
-    })
+fn field<T: PartialEq>(
+    name: &str,
+    old: Option<&T>,
+    new: Option<&T>,
+    print: impl Fn(&T) -> String,
+) -> Option<FieldDiff> {
+    (old != new).then(|| FieldDiff { field: name.to_owned(), old: old.map(&print), new: new.map(&print) })
 }
 
 /// An item that neither side has does not differ, and is not asked for.

@@ -179,7 +179,7 @@ fn texts(items: &Items) -> BTreeMap<String, Vec<u8>> {
     }
     if let Some(keys) = &items.keys {
         let sorted: BTreeSet<&String> = keys.iter().collect();
-        let text: String = sorted.into_iter().map(|key| format!("{key}\n")).collect();
+        let text = sorted.into_iter().fold(String::new(), |text, key| text + key + "\n");
         all.insert("keys of boot".to_owned(), text.into_bytes());
     }
     all
