@@ -240,7 +240,7 @@ impl Report {
         self.from = from.name.to_string();
         let (old, new) = (folder::items(from)?, folder::items(to)?);
         let set = ChangeSet::between(&old, &new);
-        self.not_run = not_run(&change::actions(&set, &old, &new, policy));
+        self.not_run = not_run(&change::actions(&set, policy));
         let maps = set.files.into_iter().chain(set.units);
         let keys = set.keys.map(|change| (format!("keys of {}", crate::api::SSH_USER), change));
         self.changes = maps.chain(keys).map(|(item, change)| Change { item, change: word(change) }).collect();

@@ -1,12 +1,16 @@
 //! The subcommands, one file each: flags in, library call, output out. They decide nothing.
 
 pub mod apply;
+pub mod cat;
 pub mod completions;
 pub mod controller;
 pub mod crds;
 pub mod daemon;
+pub mod diff;
+pub mod explain;
 pub mod host_exec;
 pub mod input;
+pub mod kubeconfig;
 pub mod man;
 pub mod new;
 pub mod print;
@@ -35,6 +39,12 @@ pub struct Cli {
 pub enum Command {
     /// Make a MachineConfig from plain files, or the policy for it
     New(new::Args),
+    /// Print the contents of a file, unit or drop-in as they would be on a node
+    Cat(cat::Args),
+    /// Show what differs between two configs, or between a disk and a config
+    Diff(Box<diff::Args>),
+    /// Tell where an item comes from and what a change of it costs, or what a rule means
+    Explain(explain::Args),
     /// Print the rendered config of a pool
     Render(render::Args),
     /// Bring a folder to what a pool's nodes would have, without a cluster
@@ -89,6 +99,9 @@ fn as_plugin(command: clap::Command) -> clap::Command {
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::New(args) => new::run(&args),
+        Command::Cat(args) => cat::run(&args),
+        Command::Diff(args) => diff::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Render(args) => render::run(&args),
         Command::Apply(args) => apply::run(&args),
         Command::Controller(args) => controller::run(&args),

@@ -5,7 +5,7 @@ use crate::api::MachineConfigPool;
 use crate::change::policy;
 use crate::render::finding::{Finding, Severity};
 use crate::render::load::{self, Loaded};
-use crate::render::{self, Rendered, rule, select};
+use crate::render::{self, Rendered, rule, select, story};
 use crate::yaml;
 use anyhow::bail;
 use clap::ValueEnum;
@@ -16,6 +16,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  \
         mcx render --pool worker -f examples/\n  \
         mcx render --pool worker -f examples/ -o name\n  \
+        mcx render --pool worker -f examples/ --explain\n  \
         kubectl get mc,mcp -o yaml | mcx render --pool infra -f -\n\n\
         Pools come from the input; master and worker are known without it. Findings go to standard error, one a line.\n\
         Exit codes: 0 rendered, 1 refused, 2 could not do it.")]
@@ -26,9 +27,12 @@ pub struct Args {
     /// What is read
     #[command(flatten)]
     pub input: input::Args,
-    /// What to print
-    #[arg(short, long, value_enum, default_value_t = Output::Yaml)]
-    pub output: Output,
+    /// What to print; the object as YAML without it
+    #[arg(short, long, value_enum)]
+    pub output: Option<Output>,
+    /// Tell, instead of the object, which source wins for each field of each item and which are hidden
+    #[arg(long)]
+    pub explain: bool,
 }
 
 /// Formats of the result.
@@ -44,13 +48,29 @@ pub enum Output {
 
 /// Renders and prints.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let Some(Ready { pool, rendered, .. }) = ready(&args.input, &args.pool)? else {
+    if args.explain && args.output == Some(Output::Name) {
+        bail!("--explain tells more than a name: leave out -o name, or write -o json or -o yaml");
+    }
+    let Some(Ready { loaded, pool, rendered }) = ready(&args.input, &args.pool)? else {
         return Ok(ExitCode::FAILURE);
     };
+    let object = || {
+        if !args.explain {
+            return serde_json::to_value(rendered.to_object(&pool));
+        }
+        let stories = story::stories(&pool, &loaded.configs);
+        Ok(
+            serde_json::json!({"name": rendered.name, "pool": pool.name(), "sources": rendered.sources, "items": stories}),
+        )
+    };
     let text = match args.output {
-        Output::Name => format!("{}\n", rendered.name),
-        Output::Json => format!("{:#}\n", serde_json::to_value(rendered.to_object(&pool))?),
-        Output::Yaml => yaml::to_string(&serde_json::to_value(rendered.to_object(&pool))?),
+        None if args.explain => {
+            let stories = story::stories(&pool, &loaded.configs);
+            stories.iter().map(print::story).collect::<Vec<_>>().join("\n")
+        }
+        Some(Output::Name) => format!("{}\n", rendered.name),
+        Some(Output::Json) => format!("{:#}\n", object()?),
+        None | Some(Output::Yaml) => yaml::to_string(&object()?),
     };
     print::out(&text)?;
     Ok(ExitCode::SUCCESS)

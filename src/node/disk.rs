@@ -141,17 +141,7 @@ impl Disk {
     /// What of the disk differs from `items`: existence, type, bytes, mode, owner, unit body, drop-ins, enablement,
     /// mask, keys. All of it.
     pub async fn compare(&self, items: &Items) -> Result<Vec<Deviation>, Error> {
-        let accounts = self.host.accounts()?;
-        let layout = Arc::new(Layout::of(items, &accounts));
-        let (host, of) = (Arc::clone(&self.host), Arc::clone(&layout));
-        let mut found = blocking(move || compare::places(host.root(), &of, &accounts)).await?;
-        let units: Vec<&str> = layout.enablement.keys().map(String::as_str).collect();
-        let words = units::words(&self.host, &units).await?;
-        found.extend(layout.enablement.iter().filter_map(|(unit, enabled)| {
-            compare::enablement(unit, *enabled, words.get(unit).map(String::as_str).unwrap_or_default())
-        }));
-        found.sort();
-        Ok(found)
+        compare(&self.host, items).await
     }
 
     /// Whether an update from `from` to `to` can be carried out: each item of `from` equals `from` or `to` on disk
@@ -336,11 +326,26 @@ pub(super) fn items(config: &NamedConfig) -> Result<Items, Error> {
         .map_err(|why| Error::Other(format!("config {} cannot be read: {why}", config.name)))
 }
 
+/// The comparison of [`Disk::compare`], which needs no lock.
+pub(super) async fn compare(host: &Arc<Host>, items: &Items) -> Result<Vec<Deviation>, Error> {
+    let accounts = host.accounts()?;
+    let layout = Arc::new(Layout::of(items, &accounts));
+    let (at, of) = (Arc::clone(host), Arc::clone(&layout));
+    let mut found = blocking(move || compare::places(at.root(), &of, &accounts)).await?;
+    let units: Vec<&str> = layout.enablement.keys().map(String::as_str).collect();
+    let words = units::words(host, &units).await?;
+    found.extend(layout.enablement.iter().filter_map(|(unit, enabled)| {
+        compare::enablement(unit, *enabled, words.get(unit).map(String::as_str).unwrap_or_default())
+    }));
+    found.sort();
+    Ok(found)
+}
+
 fn state_path(name: &str) -> String {
     format!("{STATE_DIR}/{name}.json")
 }
 
-fn read_named(root: &Root, name: &str, way_out: &str) -> Result<Option<NamedConfig>, Error> {
+pub(super) fn read_named(root: &Root, name: &str, way_out: &str) -> Result<Option<NamedConfig>, Error> {
     read_state(root, &state_path(name), name, STATE_LIMIT, way_out)
 }
 

@@ -8,6 +8,9 @@
 //! | [`merge`] | sources laid over each other |
 //! | [`items`] | what a config means for a node; its canonical form and hash |
 //! | [`stored`] | a node's own copy of a config, read back by its shape |
+//! | [`item`] | items by the names that people use, and their bytes |
+//! | [`story`] | which sources speak of an item, and which wins |
+//! | [`state`] | what an input says that the nodes of each pool have |
 //! | [`size`] | what the API server can store |
 //! | [`author`] | from plain files to the source that a person would write |
 //! | [`rule`], [`finding`], [`path`] | what is said about it, and where |
@@ -16,6 +19,7 @@
 pub mod author;
 pub mod finding;
 pub mod ignition;
+pub mod item;
 pub mod items;
 mod layer;
 pub mod load;
@@ -26,6 +30,8 @@ pub mod select;
 mod shape;
 pub mod size;
 pub mod stored;
+pub mod state;
+pub mod story;
 pub mod validate;
 
 use crate::api::{API_VERSION, ConfigName, MachineConfig, MachineConfigPool, MachineConfigSpec, annotation, label};
