@@ -7,6 +7,7 @@ pub mod daemon;
 pub mod host_exec;
 pub mod input;
 pub mod man;
+pub mod plan;
 pub mod print;
 pub mod reference;
 pub mod render;
@@ -27,6 +28,8 @@ pub struct Cli {
 /// What mcx can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Say what a change would do to the nodes: what changes, what it costs, who goes when
+    Plan(plan::Args),
     /// Print the rendered config of a pool
     Render(render::Args),
     /// Run the cluster controller
@@ -51,6 +54,7 @@ pub enum Command {
 /// Runs a command to its exit code: 0 fine or same, 1 different or invalid, 2 could not do it.
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
+        Command::Plan(args) => plan::run(&args),
         Command::Render(args) => render::run(&args),
         Command::Controller(args) => controller::run(&args),
         Command::Daemon(args) => daemon::run(&args),

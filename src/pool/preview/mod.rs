@@ -176,6 +176,28 @@ impl Update {
     }
 }
 
+impl PoolPlan {
+    /// Nodes that are drained on their way, in the order of their updates.
+    fn draining(&self) -> impl Iterator<Item = &NodeName> {
+        self.updates.iter().filter(|update| update.cost() >= Cost::Drain).flat_map(|update| &update.nodes)
+    }
+}
+
+impl Plan {
+    /// Nodes that are drained on their way: those whose pods are worth knowing.
+    pub fn draining(&self) -> BTreeSet<NodeName> {
+        self.pools.iter().flat_map(PoolPlan::draining).cloned().collect()
+    }
+
+    /// Adds what the drains would meet.
+    pub fn meet(&mut self, pods: &drain::Pods) {
+        for pool in &mut self.pools {
+            let met: Vec<_> = pool.draining().map(|node| pods.drain(node)).collect();
+            pool.drains = (!met.is_empty()).then_some(met);
+        }
+    }
+}
+
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

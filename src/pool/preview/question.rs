@@ -3,9 +3,10 @@
 //! Reading files is the command's, reading a cluster is `read`'s; what is made here is the state before and after.
 
 use super::apply::apply;
+use super::drain::Pods;
 use super::read::Cluster;
 use super::{Configs, Policy, Question, with_target, world};
-use crate::api::{CLUSTER, ConfigName, MachineConfig, MachineConfigPool, MachineConfiguration, PoolName, label};
+use crate::api::{CLUSTER, ConfigName, MachineConfig, MachineConfigPool, MachineConfiguration, NodeName, PoolName, label};
 use crate::change::policy::{self, EffectivePolicy};
 use crate::pool::membership::{Pools, pool_of_config};
 use crate::pool::world::World;
@@ -15,6 +16,7 @@ use crate::render::load::Loaded;
 use crate::render::{self, rule, select};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -54,6 +56,7 @@ pub fn between_folders(from: Option<&Loaded>, to: &Loaded, namespace: &str) -> A
     let nodes: Vec<Node> = either(from, to, "Node", &mut found);
     let pods: Vec<Pod> = either(from, to, "Pod", &mut found);
     let sets: Vec<DaemonSet> = either(from, to, "DaemonSet", &mut found);
+    let _: Vec<PodDisruptionBudget> = either(from, to, "PodDisruptionBudget", &mut found);
     findings.extend(found);
     sort(&mut findings);
     if has_errors(&findings) {
@@ -73,6 +76,28 @@ pub fn between_folders(from: Option<&Loaded>, to: &Loaded, namespace: &str) -> A
     (Some(question(world, targets, after, before.configs, policy)), findings)
 }
 
+/// The pods of these nodes that the folders hold, taken as in [`between_folders`]; none when they hold no pods at all.
+pub fn pods_of_folders(from: Option<&Loaded>, to: &Loaded, nodes: BTreeSet<NodeName>, namespace: &str) -> Option<Pods> {
+    let nothing = Loaded::default();
+    let from = from.unwrap_or(&nothing);
+    // What cannot be read was a finding already.
+    let mut found = Vec::new();
+    let all: Vec<Pod> = either(from, to, "Pod", &mut found);
+    if all.is_empty() {
+        return None;
+    }
+    let mut pods = Pods::of(nodes, namespace);
+    all.iter().for_each(|pod| pods.pod(pod));
+    let budgets: Vec<PodDisruptionBudget> = either(from, to, "PodDisruptionBudget", &mut found);
+    budgets.iter().for_each(|budget| pods.budget(budget));
+    let sets: Vec<DaemonSet> = either(from, to, "DaemonSet", &mut found);
+    if sets.is_empty() {
+        pods.trust_owners();
+    }
+    sets.iter().for_each(|set| pods.daemon_set(set));
+    Some(pods)
+}
+
 /// What `kubectl apply` of a folder would do to a cluster.
 pub fn over_cluster(cluster: &Cluster, input: &Loaded) -> Answer {
     let live = |c: &&MachineConfig| !c.is_rendered();
@@ -90,6 +115,8 @@ pub fn over_cluster(cluster: &Cluster, input: &Loaded) -> Answer {
     let (after, found) = State::new(&pools, &sources, input.has_errors());
     findings.extend(found);
     input.locate(&mut findings);
+    // What is odd in the cluster's own objects was so before, and is no news.
+    findings.retain(|f| f.severity == Severity::Error || f.file.is_some());
     sort(&mut findings);
     if has_errors(&findings) {
         return (None, findings);

@@ -149,11 +149,16 @@ impl<'a> Simulation<'a> {
     }
 
     fn end(&self, case: &Case, plan: &Plan) -> Look {
-        let why = |why: &Why| match why {
-            Why::Turn => case.why_turn(&plan.in_the_way),
-            Why::Progress(text) | Why::Kept(text) => text.clone(),
-        };
-        Look::End(plan.waiting.iter().map(|w| Waits { node: w.node.clone(), why: why(&w.why) }).collect())
+        let went: BTreeSet<&NodeName> = self.course.waves.iter().flatten().collect();
+        let waits = plan.waiting.iter().map(|waiting| {
+            let why = match &waiting.why {
+                Why::Turn => case.why_turn(&plan.in_the_way),
+                Why::Progress(text) | Why::Kept(text) if went.contains(&waiting.node) => format!("after its wave {text}"),
+                Why::Progress(text) | Why::Kept(text) => text.clone(),
+            };
+            Waits { node: waiting.node.clone(), why }
+        });
+        Look::End(waits.collect())
     }
 
     /// Whether nothing is under way, so that all that happens from here on is that nodes take their turns.
