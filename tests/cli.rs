@@ -211,7 +211,7 @@ fn nothing_is_coloured_unless_it_is_read_on_a_terminal() {
 
 #[test]
 fn every_command_shows_how_it_is_used() {
-    for command in ["render", "crds", "completions", "man"] {
+    for command in ["cat", "diff", "explain", "render", "crds", "completions", "man"] {
         let output = mcx(&[command, "--help"]);
         assert!(out(&output).contains("Examples:"), "{command}");
     }

@@ -99,4 +99,11 @@ impl ConfigName {
     pub const PREFIX: &'static str = "rendered-";
     /// Hex digits of the hash in the name.
     pub const HASH_DIGITS: usize = 32;
+
+    /// The pool that the config was made for; none when this is no name of a rendered config.
+    pub fn pool(&self) -> Option<&str> {
+        let (pool, hash) = self.0.strip_prefix(Self::PREFIX)?.rsplit_once('-')?;
+        let is_hash = hash.len() == Self::HASH_DIGITS && hash.bytes().all(|b| b.is_ascii_hexdigit());
+        (is_hash && !pool.is_empty()).then_some(pool)
+    }
 }

@@ -13,7 +13,9 @@ use crate::render::items::{Items, UnitItem};
 const UNIT_DIRECTORY: &str = "/etc/systemd/system/";
 
 /// Name of the default lists in a cause.
-const DEFAULT: &str = "default";
+pub(super) const DEFAULT: &str = "default";
+/// Named in a cause where no policy asks, but systemd must read a unit file.
+pub(super) const UNIT_FILE: &str = "unit file";
 
 /// What `change` costs under `policy`. `old` and `new` tell which unit files are written and removed.
 pub fn actions(change: &ChangeSet, old: &Items, new: &Items, policy: &EffectivePolicy) -> Actions {
@@ -83,7 +85,7 @@ impl Wanted {
         self.daemon_reload = true;
         let told = self.causes.iter().any(|c| c.item == item && c.action == "DaemonReload");
         if !told {
-            self.causes.push(Cause { action: "DaemonReload".to_owned(), item, entry: "unit file".to_owned() });
+            self.causes.push(Cause { action: "DaemonReload".to_owned(), item, entry: UNIT_FILE.to_owned() });
         }
     }
 

@@ -4,7 +4,9 @@
 //! actions out is the node's; which policy is in effect is [`policy`]'s.
 
 mod combine;
+pub mod cost;
 pub mod policy;
+pub mod text;
 
 pub use combine::actions;
 

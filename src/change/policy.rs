@@ -61,6 +61,11 @@ impl EffectivePolicy {
         )
     }
 
+    /// What `cluster` among these asks for, or the shipped one: for previews of a folder.
+    pub fn of(policies: &[MachineConfiguration]) -> Self {
+        policies.iter().find(|policy| policy.name() == CLUSTER).map_or_else(Self::shipped, Self::from_spec)
+    }
+
     /// What the status of `cluster` says; none while it is older than the spec.
     ///
     /// A status without the defaults, an addition of ours, was written by another program: the spec's hold then.

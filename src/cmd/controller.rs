@@ -1,6 +1,6 @@
 //! `mcx controller`: renders, hands out and drains, as one of several replicas of which one leads.
 
-use super::service;
+use super::{kubeconfig, service};
 use crate::api::{NAMESPACE, NodeName};
 use crate::logging;
 use crate::pool::controller::{self, Options};
@@ -8,10 +8,8 @@ use crate::pool::handover::Myself;
 use crate::pool::leader::Timing;
 use crate::pool::world::Settings;
 use anyhow::Context as _;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -76,7 +74,9 @@ fn start(args: &Args) -> anyhow::Result<()> {
         .context("cannot start the runtime")?;
     runtime.block_on(async {
         let stop = service::stop_on_signal()?;
-        let client = client(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+        // Without retries of its own: a refused eviction must come back at once, and every request is bounded by us.
+        let way = kubeconfig::Args { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
+        let client = way.client().await?;
         let options = Options {
             settings: Settings {
                 drain_threshold: args.drain_threshold,
@@ -92,24 +92,6 @@ fn start(args: &Args) -> anyhow::Result<()> {
         Box::pin(controller::run(client, options, stop)).await?;
         anyhow::Ok(())
     })
-}
-
-/// A client without retries of its own: a refused eviction must come back at once, and every request is bounded by us.
-async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
-    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let file = Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
-            let what = || format!("cannot use {}", path.display());
-            Config::from_custom_kubeconfig(file, &options).await.with_context(what)?
-        }
-        None if context.is_some() => Config::from_kubeconfig(&options).await.context("cannot use the kubeconfig")?,
-        None => Config::infer().await.context(
-            "no way to the API server: neither the service account of a pod nor a kubeconfig; use --kubeconfig",
-        )?,
-    };
-    config.default_retry = false;
-    Client::try_from(config).context("cannot make a client for the API server")
 }
 
 fn lease_duration(text: &str) -> Result<Duration, String> {

@@ -1,11 +1,15 @@
 //! The subcommands, one file each: flags in, library call, output out. They decide nothing.
 
+pub mod cat;
 pub mod completions;
 pub mod controller;
 pub mod crds;
 pub mod daemon;
+pub mod diff;
+pub mod explain;
 pub mod host_exec;
 pub mod input;
+pub mod kubeconfig;
 pub mod man;
 pub mod plan;
 pub mod print;
@@ -28,8 +32,14 @@ pub struct Cli {
 /// What mcx can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Print the contents of a file, unit or drop-in as they would be on a node
+    Cat(cat::Args),
+    /// Show what differs between two configs, or between a disk and a config
+    Diff(Box<diff::Args>),
+    /// Tell where an item comes from and what a change of it costs, or what a rule means
+    Explain(explain::Args),
     /// Say what a change would do to the nodes: what changes, what it costs, who goes when
-    Plan(plan::Args),
+    Plan(Box<plan::Args>),
     /// Print the rendered config of a pool
     Render(render::Args),
     /// Run the cluster controller
@@ -54,6 +64,9 @@ pub enum Command {
 /// Runs a command to its exit code: 0 fine or same, 1 different or invalid, 2 could not do it.
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
+        Command::Cat(args) => cat::run(&args),
+        Command::Diff(args) => diff::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Render(args) => render::run(&args),
         Command::Controller(args) => controller::run(&args),

@@ -4,8 +4,8 @@ use super::{input, print};
 use crate::api::MachineConfigPool;
 use crate::change::policy;
 use crate::render::finding::{Finding, Severity};
-use crate::render::load;
-use crate::render::{self, rule, select};
+use crate::render::load::{self, Loaded};
+use crate::render::{self, Rendered, rule, select, story};
 use crate::yaml;
 use anyhow::bail;
 use clap::ValueEnum;
@@ -16,6 +16,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  \
         mcx render --pool worker -f examples/\n  \
         mcx render --pool worker -f examples/ -o name\n  \
+        mcx render --pool worker -f examples/ --explain\n  \
         kubectl get mc,mcp -o yaml | mcx render --pool infra -f -\n\n\
         Pools come from the input; master and worker are known without it. Findings go to standard error, one a line.\n\
         Exit codes: 0 rendered, 1 refused, 2 could not do it.")]
@@ -26,9 +27,12 @@ pub struct Args {
     /// What is read
     #[command(flatten)]
     pub input: input::Args,
-    /// What to print
-    #[arg(short, long, value_enum, default_value_t = Output::Yaml)]
-    pub output: Output,
+    /// What to print; the object as YAML without it
+    #[arg(short, long, value_enum)]
+    pub output: Option<Output>,
+    /// Tell, instead of the object, which source wins for each field of each item and which are hidden
+    #[arg(long)]
+    pub explain: bool,
 }
 
 /// Formats of the result.
@@ -44,18 +48,55 @@ pub enum Output {
 
 /// Renders and prints.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut loaded = load::load(args.input.read()?);
+    if args.explain && args.output == Some(Output::Name) {
+        bail!("--explain tells more than a name: leave out -o name, or write -o json or -o yaml");
+    }
+    let Some(Ready { loaded, pool, rendered }) = ready(&args.input, &args.pool)? else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let object = || {
+        if !args.explain {
+            return serde_json::to_value(rendered.to_object(&pool));
+        }
+        let stories = story::stories(&pool, &loaded.configs);
+        Ok(
+            serde_json::json!({"name": rendered.name, "pool": pool.name(), "sources": rendered.sources, "items": stories}),
+        )
+    };
+    let text = match args.output {
+        None if args.explain => {
+            let stories = story::stories(&pool, &loaded.configs);
+            stories.iter().map(print::story).collect::<Vec<_>>().join("\n")
+        }
+        Some(Output::Name) => format!("{}\n", rendered.name),
+        Some(Output::Json) => format!("{:#}\n", object()?),
+        None | Some(Output::Yaml) => yaml::to_string(&object()?),
+    };
+    print::out(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A pool's rendered config, and what it was read from.
+pub(super) struct Ready {
+    pub(super) loaded: Loaded,
+    pub(super) pool: MachineConfigPool,
+    pub(super) rendered: Rendered,
+}
+
+/// Reads and renders. All findings go to standard error; nothing comes back when one of them is an error.
+pub(super) fn ready(input: &input::Args, pool: &str) -> anyhow::Result<Option<Ready>> {
+    let mut loaded = load::load(input.read()?);
     let mut policy: Vec<Finding> = loaded.policies.iter().flat_map(policy::findings).collect();
     loaded.locate(&mut policy);
     loaded.findings.extend(policy);
     let pools = loaded.known_pools();
-    let Some(pool) = pools.iter().find(|p| p.name() == args.pool) else {
+    let Some(pool) = pools.iter().find(|p| p.name() == pool) else {
         report(&loaded.findings)?;
         if loaded.has_errors() {
-            return Ok(ExitCode::FAILURE);
+            return Ok(None);
         }
         let names: Vec<&str> = pools.iter().map(MachineConfigPool::name).collect();
-        bail!("there is no pool {:?} in the input; known here: {}", args.pool, names.join(", "));
+        bail!("there is no pool {pool:?} in the input; known here: {}", names.join(", "));
     };
     let outcome = render::render(pool, &loaded.configs);
     let mut findings = outcome.findings;
@@ -71,16 +112,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     });
     report(&findings)?;
     let refused = findings.iter().any(|f| f.severity == Severity::Error);
-    let Some(rendered) = outcome.rendered.filter(|_| !refused) else {
-        return Ok(ExitCode::FAILURE);
-    };
-    let text = match args.output {
-        Output::Name => format!("{}\n", rendered.name),
-        Output::Json => format!("{:#}\n", serde_json::to_value(rendered.to_object(pool))?),
-        Output::Yaml => yaml::to_string(&serde_json::to_value(rendered.to_object(pool))?),
-    };
-    print::out(&text)?;
-    Ok(ExitCode::SUCCESS)
+    let pool = pool.clone();
+    Ok(outcome.rendered.filter(|_| !refused).map(|rendered| Ready { loaded, pool, rendered }))
 }
 
 /// Findings to standard error, one a line.

@@ -81,49 +81,13 @@ impl Disk {
     /// Reads the state. A file that is there but unreadable is an error that names it and the way out; it is never
     /// taken for absent.
     pub fn stored(&self) -> Result<Stored, Error> {
-        let root = self.host.root();
-        let read_only = |name: &str, way_out: &str| read_named(root, name, way_out);
-        let current = read_only(
-            "current",
-            "move it away: the daemon then adopts what the Node's annotations say, and what stood there before mcx stays known",
-        )?;
-        let journal: Option<Journal> = read_state(
-            root,
-            &state_path("journal"),
-            "journal",
-            STATE_LIMIT,
-            "move it away: an update that was under way then shows as drift, and the force file finishes it",
-        )?;
-        if let Some(journal) = &journal
-            && journal.version > journal::VERSION
-        {
-            let damage = Damage::Newer(journal.version);
-            return Err(Error::Other(format!("{} {damage}", state_path("journal"))));
-        }
-        let failed = read_state(
-            root,
-            &state_path("failed"),
-            "failed",
-            STATE_LIMIT,
-            "move it away: the config that failed is then tried once more",
-        )?;
-        Ok(Stored { current, journal, failed })
+        stored(self.host.root())
     }
 
     /// What of the disk differs from `items`: existence, type, bytes, mode, owner, unit body, drop-ins, enablement,
     /// mask, keys. All of it.
     pub async fn compare(&self, items: &Items) -> Result<Vec<Deviation>, Error> {
-        let accounts = self.host.accounts()?;
-        let layout = Arc::new(Layout::of(items, &accounts));
-        let (host, of) = (Arc::clone(&self.host), Arc::clone(&layout));
-        let mut found = blocking(move || compare::places(host.root(), &of, &accounts)).await?;
-        let units: Vec<&str> = layout.enablement.keys().map(String::as_str).collect();
-        let words = units::words(&self.host, &units).await?;
-        found.extend(layout.enablement.iter().filter_map(|(unit, enabled)| {
-            compare::enablement(unit, *enabled, words.get(unit).map(String::as_str).unwrap_or_default())
-        }));
-        found.sort();
-        Ok(found)
+        compare(&self.host, items).await
     }
 
     /// Whether an update from `from` to `to` can be carried out: each item of `from` equals `from` or `to` on disk
@@ -261,18 +225,63 @@ impl Disk {
     }
 }
 
+/// The state, read without the lock: of a root that another mcx works on it is that of a moment.
+pub(super) fn stored(root: &Root) -> Result<Stored, Error> {
+    let current = read_named(
+        root,
+        "current",
+        "move it away: the daemon then adopts what the Node's annotations say, and what stood there before mcx stays known",
+    )?;
+    let journal: Option<Journal> = read_state(
+        root,
+        &state_path("journal"),
+        "journal",
+        STATE_LIMIT,
+        "move it away: an update that was under way then shows as drift, and the force file finishes it",
+    )?;
+    if let Some(journal) = &journal
+        && journal.version > journal::VERSION
+    {
+        let damage = Damage::Newer(journal.version);
+        return Err(Error::Other(format!("{} {damage}", state_path("journal"))));
+    }
+    let failed = read_state(
+        root,
+        &state_path("failed"),
+        "failed",
+        STATE_LIMIT,
+        "move it away: the config that failed is then tried once more",
+    )?;
+    Ok(Stored { current, journal, failed })
+}
+
 /// What a config means. It was accepted before it was written here.
-fn items(config: &NamedConfig) -> Result<Items, Error> {
+pub(super) fn items(config: &NamedConfig) -> Result<Items, Error> {
     Items::from_config(&config.config).map_err(|errors| {
         Error::Other(format!("config {} cannot be read: {}", config.name, errors.first().map_or("", String::as_str)))
     })
+}
+
+/// The comparison of [`Disk::compare`], which needs no lock.
+pub(super) async fn compare(host: &Arc<Host>, items: &Items) -> Result<Vec<Deviation>, Error> {
+    let accounts = host.accounts()?;
+    let layout = Arc::new(Layout::of(items, &accounts));
+    let (at, of) = (Arc::clone(host), Arc::clone(&layout));
+    let mut found = blocking(move || compare::places(at.root(), &of, &accounts)).await?;
+    let units: Vec<&str> = layout.enablement.keys().map(String::as_str).collect();
+    let words = units::words(host, &units).await?;
+    found.extend(layout.enablement.iter().filter_map(|(unit, enabled)| {
+        compare::enablement(unit, *enabled, words.get(unit).map(String::as_str).unwrap_or_default())
+    }));
+    found.sort();
+    Ok(found)
 }
 
 fn state_path(name: &str) -> String {
     format!("{STATE_DIR}/{name}.json")
 }
 
-fn read_named(root: &Root, name: &str, way_out: &str) -> Result<Option<NamedConfig>, Error> {
+pub(super) fn read_named(root: &Root, name: &str, way_out: &str) -> Result<Option<NamedConfig>, Error> {
     read_state(root, &state_path(name), name, STATE_LIMIT, way_out)
 }
 

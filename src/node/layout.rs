@@ -180,10 +180,9 @@ impl Layout {
                 path
             },
         );
-        let text: String = keys.iter().flat_map(|key| [key.as_str(), "\n"]).collect();
         let own = |number: u32| Id { number: Some(number), name: KEY_USER.into() };
         let want = Want::File(FileWant {
-            bytes: Bytes::Text(text.into()),
+            bytes: Bytes::Text(Items::keys_text(keys).into()),
             mode: 0o600,
             uid: own(user.uid),
             gid: own(user.gid),

@@ -13,6 +13,7 @@
 //! | `units`, `install` | how units are enabled; what `[Install]` says: pure |
 //! | `check` | whether an update can be carried out |
 //! | `compare` | what of the disk differs from a config: one comparison for check, drift and verify |
+//! | `look` | a disk beside a config, for people: without the daemon's lock, nothing is written |
 //! | `form` | state files that notice damage: pure |
 //! | `watch` | inotify on what is managed |
 //! | `machine` | the state machine: pure |
@@ -31,6 +32,7 @@ pub mod host;
 mod install;
 pub mod journal;
 mod layout;
+pub mod look;
 pub mod machine;
 mod originals;
 pub mod plan;

@@ -111,9 +111,7 @@ pub fn place(pools: &Pools, node: &NodeView) -> Place {
 
 /// The pool that a rendered config was made for, by its name.
 pub fn pool_of_config(config: &ConfigName) -> Option<PoolName> {
-    let (pool, hash) = config.as_str().strip_prefix(ConfigName::PREFIX)?.rsplit_once('-')?;
-    let is_hash = hash.len() == ConfigName::HASH_DIGITS && hash.bytes().all(|b| b.is_ascii_hexdigit());
-    (is_hash && !pool.is_empty()).then(|| pool.into())
+    config.pool().map(PoolName::from)
 }
 
 fn is_control_plane(node: &NodeView) -> bool {

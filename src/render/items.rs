@@ -270,6 +270,11 @@ impl Items {
         hex(&form.0.finalize()[..crate::api::ConfigName::HASH_DIGITS / 2])
     }
 
+    /// The text of `authorized_keys` with these keys.
+    pub fn keys_text(keys: &[String]) -> String {
+        keys.iter().flat_map(|key| [key.as_str(), "\n"]).collect()
+    }
+
     /// All decoded contents together, in bytes.
     pub fn decoded_size(&self) -> u64 {
         self.files.values().map(|f| f.content.size).sum()
@@ -313,7 +318,7 @@ impl Form {
 }
 
 /// Bytes in lower-case hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         // Writing to a String does not fail.
         let _ = write!(text, "{byte:02x}");

@@ -10,6 +10,7 @@ use super::layer::{Contents, Layer, OwnerLayer};
 use super::validate::{self, Decoder, Report};
 use super::{ignition, path, rule};
 use crate::api::SSH_USER;
+use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Arguments;
@@ -55,6 +56,33 @@ impl<T> Default for Field<T> {
     }
 }
 
+/// What became of a value in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    /// It holds.
+    Wins,
+    /// It says what holds, and a later source says it, too.
+    Same,
+    /// A later source replaced it with something else.
+    Hidden,
+}
+
+impl<T> Field<T> {
+    /// All that sources say, in their order, with what became of it.
+    pub(super) fn said(&self, mut same: impl FnMut(&T, &T) -> bool) -> impl Iterator<Item = (&T, Place, Fate)> {
+        let hidden = self.now.as_ref().map(|(value, _)| value).into_iter().flat_map(move |value| {
+            let fates: Vec<(&T, Place, Fate)> = self
+                .hidden
+                .iter()
+                .map(|(hidden, place)| (hidden, *place, if same(hidden, value) { Fate::Same } else { Fate::Hidden }))
+                .collect();
+            fates
+        });
+        hidden.chain(self.now.iter().map(|(value, place)| (value, *place, Fate::Wins)))
+    }
+}
+
 impl<T: Copy> Field<T> {
     fn set(&mut self, value: Option<T>, place: Place) {
         if let Some(value) = value {
@@ -74,17 +102,21 @@ pub(super) struct MergedFile<'a> {
     pub(super) group_name: Field<&'a str>,
     /// The last source that names it.
     pub(super) last: Place,
+    /// All sources that name it, by number, in order.
+    pub(super) named: Vec<usize>,
 }
 
 /// A unit, merged.
 #[derive(Debug)]
 pub(super) struct MergedUnit<'a> {
-    contents: Field<&'a str>,
-    dropins: BTreeMap<&'a str, Field<&'a str>>,
+    pub(super) contents: Field<&'a str>,
+    pub(super) dropins: BTreeMap<&'a str, Field<&'a str>>,
     pub(super) enabled: Field<bool>,
     pub(super) mask: Field<bool>,
     /// The last source that names it.
     pub(super) last: Place,
+    /// All sources that name it, by number, in order.
+    pub(super) named: Vec<usize>,
 }
 
 impl<'a> MergedUnit<'a> {
@@ -105,8 +137,8 @@ pub(super) struct Merged<'a> {
     pub(super) sources: Vec<Source>,
     pub(super) files: BTreeMap<&'a str, MergedFile<'a>>,
     pub(super) units: BTreeMap<&'a str, MergedUnit<'a>>,
-    /// Keys of `boot`, with the first source that brings each.
-    pub(super) keys: BTreeMap<&'a str, Place>,
+    /// Keys of `boot`, with the sources that bring each, in order; never without one.
+    pub(super) keys: BTreeMap<&'a str, Vec<Place>>,
 }
 
 impl<'a> Merged<'a> {
@@ -124,8 +156,10 @@ impl<'a> Merged<'a> {
                 group_id: Field::default(),
                 group_name: Field::default(),
                 last: place,
+                named: Vec::new(),
             });
             merged.last = place;
+            merged.named.push(number);
             merged.contents.set(laid_over(merged.contents.now.map(|(c, _)| c), file.contents), place);
             // Out of range only beside a finding that stops the rendering.
             merged.mode.set(file.mode.map(|m| u32::try_from(m).unwrap_or_default()), place);
@@ -143,8 +177,10 @@ impl<'a> Merged<'a> {
                 enabled: Field::default(),
                 mask: Field::default(),
                 last: place,
+                named: Vec::new(),
             });
             merged.last = place;
+            merged.named.push(number);
             merged.contents.set(unit.contents, place);
             merged.enabled.set(unit.enabled, place);
             merged.mask.set(unit.mask, place);
@@ -154,7 +190,7 @@ impl<'a> Merged<'a> {
         }
         for (index, user) in layer.users.iter().enumerate().filter(|(_, u)| u.called() == SSH_USER) {
             for key in &user.keys {
-                self.keys.entry(key).or_insert(Place { source: number, index });
+                self.keys.entry(key).or_default().push(Place { source: number, index });
             }
         }
     }
@@ -222,11 +258,14 @@ impl<'a> Merged<'a> {
         &self,
         item: Arguments,
         field: &Field<T>,
-        mut same: impl FnMut(&T, &T) -> bool,
+        same: impl FnMut(&T, &T) -> bool,
         found: &mut Vec<Shadowed>,
     ) {
-        let Some((value, winner)) = &field.now else { return };
-        for (_, loser) in field.hidden.iter().filter(|(hidden, _)| !same(hidden, value)) {
+        if field.hidden.is_empty() {
+            return;
+        }
+        let Some((_, winner)) = &field.now else { return };
+        for (_, loser, _) in field.said(same).filter(|(_, _, fate)| *fate == Fate::Hidden) {
             found.push(Shadowed {
                 item: item.to_string(),
                 winner: self.source_name(winner.source),
@@ -235,7 +274,7 @@ impl<'a> Merged<'a> {
         }
     }
 
-    fn source_name(&self, source: usize) -> String {
+    pub(super) fn source_name(&self, source: usize) -> String {
         let object = &self.sources[source].object;
         object.split_once('/').map_or(object.as_str(), |(_, name)| name).to_owned()
     }
@@ -255,7 +294,7 @@ impl<'a> Merged<'a> {
             (
                 keys.iter().map(|k| k.len() as u64).sum(),
                 format!("keys of {SSH_USER}"),
-                self.keys.values().next().copied(),
+                self.keys.values().flatten().next().copied(),
             )
         });
         let all = files.chain(units).chain(keys);

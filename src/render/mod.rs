@@ -7,12 +7,16 @@
 //! | [`validate`] | what is refused and what is warned of |
 //! | [`merge`] | sources laid over each other |
 //! | [`items`] | what a config means for a node; its canonical form and hash |
+//! | [`item`] | items by the names that people use, and their bytes |
+//! | [`story`] | which sources speak of an item, and which wins |
+//! | [`state`] | what an input says that the nodes of each pool have |
 //! | [`size`] | what the API server can store |
 //! | [`rule`], [`finding`], [`path`] | what is said about it, and where |
 //! | [`ignition`] | the specification |
 
 pub mod finding;
 pub mod ignition;
+pub mod item;
 pub mod items;
 mod layer;
 pub mod load;
@@ -22,6 +26,8 @@ pub mod rule;
 pub mod select;
 mod shape;
 pub mod size;
+pub mod state;
+pub mod story;
 pub mod validate;
 
 use crate::api::{API_VERSION, ConfigName, MachineConfig, MachineConfigPool, MachineConfigSpec, annotation, label};

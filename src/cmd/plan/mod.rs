@@ -2,12 +2,14 @@
 
 mod text;
 
-use super::{input, print};
+use super::{input, kubeconfig, print};
 use crate::api::{NAMESPACE, PoolName};
+use crate::pool::door::Door;
 use crate::pool::preview::question::{self, Answer};
-use crate::pool::preview::{self, Cost, Plan};
-use crate::render::load::{self, Loaded};
-use anyhow::bail;
+use crate::pool::preview::read::{self, Cluster};
+use crate::pool::preview::{self, Cost, Plan, Question};
+use crate::render::{self, load::Loaded};
+use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,19 +17,28 @@ use std::process::ExitCode;
 /// Flags of `mcx plan`.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "mcx plan [--from FILE|DIR|-]... --to FILE|DIR|-... [OPTIONS]",
+    override_usage = "mcx plan [--from FILE|DIR|-]... --to FILE|DIR|-... [OPTIONS]\n       \
+        mcx plan -f FILE|DIR|-... [OPTIONS]\n       mcx plan RENDERED RENDERED [OPTIONS]",
+    group(clap::ArgGroup::new("states").args(["to", "filename", "rendered"]).required(true)),
     after_help = "Examples:\n  \
-        mcx plan --to examples/\n  \
-        mcx plan --from main/ --to branch/ --exit-code\n  \
-        kubectl get mc,mcp,machineconfiguration,nodes,pods,pdb,ds -A -o yaml > now.yaml\n  \
-        mcx plan --from now.yaml --to new/ -o json\n\n\
+        mcx plan -f examples/                            what kubectl apply -f examples/ would do to the cluster\n  \
+        mcx plan -f examples/ --context prod --diff      of another cluster, with the lines that differ\n  \
+        mcx plan --from main/ --to branch/ --exit-code   two folders, without a cluster\n  \
+        mcx plan --to examples/                          on a cluster that has only what mcx creates itself\n  \
+        mcx plan rendered-worker-0123456789abcdef0123456789abcdef rendered-worker-fedcba9876543210fedcba9876543210\n\n\
         For each pool: what changes, what the node then does and which entry of the policy asks for it, in which order\n\
         and how many at a time nodes go, which wait and why, and what holds a drain or is lost by it.\n\
-        Nodes, pods and budgets are those in the input. Findings go to standard error, as mcx render prints them.\n\
+        Nodes, pods and budgets are those of the cluster, or else those in the input. Findings go to standard error, as mcx render prints them.\n\
         Exit codes: 0 planned, 1 refused, 2 could not do it. With --exit-code, a plan ends with 0 when nothing changes,\n\
         10 when nothing is drained, 11 when nodes are drained, 12 when nodes reboot."
 )]
 pub struct Args {
+    /// Two rendered configs of the cluster: from the first to the second
+    #[arg(value_name = "RENDERED", num_args = 2)]
+    pub rendered: Vec<String>,
+    /// File or folder that is applied to the cluster, or - for standard input; may be given more than once
+    #[arg(short, long, value_name = "FILE|DIR|-")]
+    pub filename: Vec<PathBuf>,
     /// File or folder with the state before; without it, a cluster that has only what mcx creates itself
     #[arg(long, value_name = "FILE|DIR|-", requires = "to")]
     pub from: Vec<PathBuf>,
@@ -37,12 +48,18 @@ pub struct Args {
     /// Read folders with all that is below them
     #[arg(short = 'R', long)]
     pub recursive: bool,
+    /// The cluster of -f and RENDERED
+    #[command(flatten)]
+    pub cluster: kubeconfig::Args,
     /// Only this pool; may be given more than once
     #[arg(long, value_name = "POOL")]
     pub pool: Vec<String>,
     /// Namespace of mcx
     #[arg(short, long, default_value = NAMESPACE)]
     pub namespace: String,
+    /// Add the lines that differ, decoded
+    #[arg(long)]
+    pub diff: bool,
     /// What to print
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
@@ -62,12 +79,13 @@ pub enum Output {
 
 /// Plans and prints.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let Some(plan) = folders(args)? else { return Ok(ExitCode::FAILURE) };
+    let plan = if args.to.is_empty() { on_cluster(args)? } else { folders(args)? };
+    let Some(plan) = plan else { return Ok(ExitCode::FAILURE) };
     let text = match args.output {
         Output::Text => text::of(&plan),
         Output::Json => format!("{:#}\n", serde_json::to_value(&plan)?),
     };
-    print::out(&text)?;
+    print::bytes(text.as_bytes())?;
     Ok(ExitCode::from(if args.exit_code { exit_code(plan.cost) } else { 0 }))
 }
 
@@ -85,8 +103,8 @@ fn folders(args: &Args) -> anyhow::Result<Option<Plan>> {
     if [&args.from, &args.to].iter().all(|paths| paths.iter().any(|p| p.as_os_str() == "-")) {
         bail!("standard input can be read only once; give - to --from or to --to");
     }
-    let from = if args.from.is_empty() { None } else { Some(read(&args.from, args.recursive)?) };
-    let to = read(&args.to, args.recursive)?;
+    let from = if args.from.is_empty() { None } else { Some(load(&args.from, args.recursive)?) };
+    let to = load(&args.to, args.recursive)?;
     let Some(mut plan) = asked(args, question::between_folders(from.as_ref(), &to, &args.namespace))? else {
         return Ok(None);
     };
@@ -94,6 +112,33 @@ fn folders(args: &Args) -> anyhow::Result<Option<Plan>> {
         plan.meet(&pods);
     }
     Ok(Some(plan))
+}
+
+/// On a cluster; none when the input is refused.
+fn on_cluster(args: &Args) -> anyhow::Result<Option<Plan>> {
+    let input = if args.filename.is_empty() { None } else { Some(load(&args.filename, args.recursive)?) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(async {
+        let door = Door::new(args.cluster.client().await?);
+        let cluster = Cluster::read(&door, &args.namespace).await?;
+        let plan = match (&input, args.rendered.as_slice()) {
+            (None, [from, to]) => Some(planned(args, question::between_rendered(&cluster, from, to)?)),
+            (input, _) => asked(args, question::over_cluster(&cluster, input.as_ref().unwrap_or(&Loaded::default())))?,
+        };
+        let Some(mut plan) = plan else { return Ok(None) };
+        let draining = plan.draining();
+        if !draining.is_empty() {
+            match read::pods(&door, draining, &args.namespace).await {
+                Ok(pods) => plan.meet(&pods),
+                Err(error) if error.is_forbidden() => {
+                    let error = anyhow::Error::from(error);
+                    print::error(&format!("what drains would meet is not known: {error:#}"));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Some(plan))
+    })
 }
 
 /// Prints the findings, and plans unless one is an error.
@@ -108,9 +153,18 @@ fn asked(args: &Args, (question, findings): Answer) -> anyhow::Result<Option<Pla
         }
         question.only.insert(name.as_str().into());
     }
-    Ok(Some(preview::plan(question)))
+    Ok(Some(planned(args, question)))
 }
 
-fn read(paths: &[PathBuf], recursive: bool) -> anyhow::Result<Loaded> {
-    Ok(load::load(input::Args { filename: paths.to_vec(), recursive }.read()?))
+fn planned(args: &Args, question: Question) -> Plan {
+    let configs = question.configs.clone();
+    let mut plan = preview::plan(question);
+    if args.diff {
+        plan.show(&configs);
+    }
+    plan
+}
+
+fn load(paths: &[PathBuf], recursive: bool) -> anyhow::Result<Loaded> {
+    Ok(render::load::load(input::Args { filename: paths.to_vec(), recursive }.read()?))
 }

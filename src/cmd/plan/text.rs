@@ -3,6 +3,7 @@
 use crate::api::protocol::NAMED;
 use crate::api::{ConfigName, NodeName};
 use crate::change::Difference;
+use crate::cmd::print;
 use crate::pool::preview::drain::NodeDrain;
 use crate::pool::preview::{Change, Cost, Plan, PoolPlan, Update, Waits};
 use anstyle::{AnsiColor, Style};
@@ -38,13 +39,16 @@ impl Page {
     }
 
     fn heading(&mut self, what: &str, text: &str, style: Style) {
-        let bold = Style::new().bold();
+        let (bold, style) =
+            if print::is_coloured() { (Style::new().bold(), style) } else { (Style::new(), Style::new()) };
         // Writing to a String does not fail.
         let _ = writeln!(self.0, "{bold}{what}{bold:#}: {style}{text}{style:#}");
     }
 
     /// Text behind a label, wrapped between words; without a label, the next line of the one before.
     fn line(&mut self, label: &str, text: &str) {
+        // Reasons hold what people wrote into annotations: a terminal must not obey it.
+        let text = text.replace(char::is_control, " ");
         let mut line = if label.is_empty() { String::new() } else { format!("  {label}") };
         let mut empty = true;
         let mut columns = line.chars().count();
@@ -152,6 +156,9 @@ impl Page {
             })
             .collect();
         self.lines("", &causes);
+        if let Some(diff) = &change.diff {
+            self.0.push_str(&print::diff(diff));
+        }
     }
 
     /// One wave a line, with its number.

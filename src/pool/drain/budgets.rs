@@ -72,7 +72,8 @@ mod tests {
     }
 
     fn budget(spec: &serde_json::Value, healthy: i32) -> Budget {
-        let status = json!({"currentHealthy": healthy, "desiredHealthy": 2, "disruptionsAllowed": 0, "expectedPods": 3});
+        let status =
+            json!({"currentHealthy": healthy, "desiredHealthy": 2, "disruptionsAllowed": 0, "expectedPods": 3});
         let value = json!({"metadata": {"name": "b", "namespace": "shop"}, "spec": spec, "status": status});
         Budget::new(&serde_json::from_value(value).unwrap())
     }

@@ -74,8 +74,7 @@ impl Pods {
     /// What the drain of this node would meet.
     pub fn drain(&self, node: &NodeName) -> NodeDrain {
         let here = self.by_node.get(node).into_iter().flatten();
-        let mut going: Vec<&BoundPod> =
-            here.filter(|pod| fate(pod, &self.daemon_sets, None) != Fate::Stays).collect();
+        let mut going: Vec<&BoundPod> = here.filter(|pod| fate(pod, &self.daemon_sets, None) != Fate::Stays).collect();
         going.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         let mut drain = NodeDrain {
             node: node.clone(),
@@ -194,8 +193,11 @@ mod tests {
             {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]});
         let cache = json!({"spec.volumes": [
             {"name": "tmp", "emptyDir": {}}, {"name": "conf", "configMap": {"name": "c"}}, {"name": "data", "emptyDir": {}}]});
-        let pods =
-            [pod("bare", "w1", &json!({"metadata.ownerReferences": []})), pod("cache", "w1", &cache), pod("ds", "w1", &set)];
+        let pods = [
+            pod("bare", "w1", &json!({"metadata.ownerReferences": []})),
+            pod("cache", "w1", &cache),
+            pod("ds", "w1", &set),
+        ];
         let mut all = Pods::of(BTreeSet::from(["w1".into()]), "mcx-system");
         pods.iter().for_each(|p| all.pod(p));
         assert_eq!(all.drain(&"w1".into()).evictions, 3, "its DaemonSet is gone");

@@ -14,8 +14,8 @@
 
 pub mod apply;
 pub mod drain;
-pub mod read;
 pub mod question;
+pub mod read;
 mod waves;
 
 use super::caches::{PodView, Role};
@@ -26,6 +26,7 @@ use super::world::World;
 use crate::api::machine_config_pool::ConfigurationReference;
 use crate::api::{ConfigName, MachineConfigPool, NodeName, PoolName};
 use crate::change::policy::EffectivePolicy;
+use crate::change::text::{self, Diff};
 use crate::change::{Actions, ChangeSet, Difference, actions};
 use crate::render::items::Items;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -137,6 +138,9 @@ pub struct Update {
 pub struct Change {
     /// What it costs.
     pub cost: Cost,
+    /// The lines that differ, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diff: Option<Diff>,
     /// The change set.
     #[serde(serialize_with = "change_set")]
     pub changes: ChangeSet,
@@ -165,7 +169,7 @@ impl Change {
             () if changes.is_empty() => Cost::Nothing,
             () => Cost::NoDisruption,
         };
-        Self { cost, changes, actions }
+        Self { cost, diff: None, changes, actions }
     }
 }
 
@@ -187,6 +191,20 @@ impl Plan {
     /// Nodes that are drained on their way: those whose pods are worth knowing.
     pub fn draining(&self) -> BTreeSet<NodeName> {
         self.pools.iter().flat_map(PoolPlan::draining).cloned().collect()
+    }
+
+    /// Adds the lines that differ: with the contents of files, which may be secret.
+    pub fn show(&mut self, configs: &Configs) {
+        let nothing = Items::default();
+        let items = |name: &Option<ConfigName>| match name {
+            None => Some(&nothing),
+            Some(name) => configs.get(name).map(Arc::as_ref),
+        };
+        for update in self.pools.iter_mut().flat_map(|pool| &mut pool.updates) {
+            if let (Some(change), Some(old), Some(new)) = (&mut update.change, items(&update.from), items(&update.to)) {
+                change.diff = Some(text::diff(old, new));
+            }
+        }
     }
 
     /// Adds what the drains would meet.

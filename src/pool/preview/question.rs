@@ -6,7 +6,9 @@ use super::apply::apply;
 use super::drain::Pods;
 use super::read::Cluster;
 use super::{Configs, Policy, Question, with_target, world};
-use crate::api::{CLUSTER, ConfigName, MachineConfig, MachineConfigPool, MachineConfiguration, NodeName, PoolName, label};
+use crate::api::{
+    CLUSTER, ConfigName, MachineConfig, MachineConfigPool, MachineConfiguration, NodeName, PoolName, label,
+};
 use crate::change::policy::{self, EffectivePolicy};
 use crate::pool::membership::{Pools, pool_of_config};
 use crate::pool::world::World;
@@ -25,7 +27,9 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name is not one of a rendered config.
-    #[error("{0:?} is no name of a rendered config; expected rendered-POOL- and 32 hex digits, as kubectl get mc prints it")]
+    #[error(
+        "{0:?} is no name of a rendered config; expected rendered-POOL- and 32 hex digits, as kubectl get mc prints it"
+    )]
     NoName(String),
     /// No such object.
     #[error("MachineConfig {0} does not exist in the cluster; see kubectl get mc")]
@@ -123,7 +127,8 @@ pub fn over_cluster(cluster: &Cluster, input: &Loaded) -> Answer {
     }
     let before = cluster.targets();
     let world = cluster.world.clone();
-    let known = cluster.items_of(before.values().flatten().chain(world.nodes.values().filter_map(|n| n.current.as_ref())));
+    let known =
+        cluster.items_of(before.values().flatten().chain(world.nodes.values().filter_map(|n| n.current.as_ref())));
     (Some(question(world, before, after, known, policy)), findings)
 }
 

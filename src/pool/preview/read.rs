@@ -2,7 +2,9 @@
 
 use super::drain::Pods;
 use super::{Configs, world};
-use crate::api::{CLUSTER, ConfigName, DAEMONSET, MachineConfig, MachineConfigPool, MachineConfiguration, NodeName, PoolName};
+use crate::api::{
+    CLUSTER, ConfigName, DAEMONSET, MachineConfig, MachineConfigPool, MachineConfiguration, NodeName, PoolName,
+};
 use crate::pool::cache::one_line;
 use crate::pool::door::{self, Door};
 use crate::pool::world::World;

@@ -9,7 +9,8 @@ fn file(text: &str) -> FileItem {
 }
 
 fn action(kind: &str) -> PolicyAction {
-    let service = (kind == "Restart").then(|| serde_json::from_value(serde_json::json!({"serviceName": "a.service"})).unwrap());
+    let service =
+        (kind == "Restart").then(|| serde_json::from_value(serde_json::json!({"serviceName": "a.service"})).unwrap());
     PolicyAction { type_: kind.to_owned(), reload: None, restart: service }
 }
 
@@ -20,7 +21,9 @@ fn any_items() -> impl Strategy<Value = Items> {
         files: files.into_iter().map(|(path, text)| (path, file(&text))).collect(),
         units: units
             .into_iter()
-            .map(|(name, enabled)| (name, UnitItem { enabled, contents: Some("[Unit]\n".to_owned()), ..UnitItem::default() }))
+            .map(|(name, enabled)| {
+                (name, UnitItem { enabled, contents: Some("[Unit]\n".to_owned()), ..UnitItem::default() })
+            })
             .collect(),
         keys: key.map(|key| vec![key]),
     })
@@ -75,7 +78,10 @@ fn nodes_with_another_config_have_a_way_of_their_own() {
     let unknown = NodeView { desired: Some(C.into()), current: Some(C.into()), ..node("n2") };
     let fresh = NodeView { desired: None, current: None, ..node("n3") };
     let scene = Scene::new(vec![node("n1"), unknown, fresh]);
-    let unit = Items { units: BTreeMap::from([("a.service".to_owned(), UnitItem { enabled: Some(true), ..UnitItem::default() })]), ..Items::default() };
+    let unit = Items {
+        units: BTreeMap::from([("a.service".to_owned(), UnitItem { enabled: Some(true), ..UnitItem::default() })]),
+        ..Items::default()
+    };
     let plan = plan(question(&scene, [(A, unit.clone()), (B, unit)], EffectivePolicy::shipped()));
     let said: Vec<(Option<&str>, &str, Option<Cost>)> = plan.pools[0]
         .updates

@@ -153,7 +153,9 @@ impl<'a> Simulation<'a> {
         let waits = plan.waiting.iter().map(|waiting| {
             let why = match &waiting.why {
                 Why::Turn => case.why_turn(&plan.in_the_way),
-                Why::Progress(text) | Why::Kept(text) if went.contains(&waiting.node) => format!("after its wave {text}"),
+                Why::Progress(text) | Why::Kept(text) if went.contains(&waiting.node) => {
+                    format!("after its wave {text}")
+                }
                 Why::Progress(text) | Why::Kept(text) => text.clone(),
             };
             Waits { node: waiting.node.clone(), why }

@@ -99,7 +99,7 @@ fn written(merged: &Merged) -> BTreeMap<String, Written> {
             written.insert(format!("{UNITS}/{name}.d/{dropin}"), new(format!("drop-in {name}/{dropin}")));
         }
     }
-    if let Some(place) = merged.keys.values().next() {
+    if let Some(place) = merged.keys.values().flatten().next() {
         let what = format!("keys of {SSH_USER}");
         let field = format!("passwd.users[{}]", place.index);
         written.insert(SSH_KEYS_FILE.to_owned(), Written { what, place: *place, field, keys: true });

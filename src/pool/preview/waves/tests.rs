@@ -65,7 +65,11 @@ fn what_is_under_way_ends_first_and_is_told_apart() {
     let (course, _) = course(&scene, true);
     let under_way: Vec<&str> = course.under_way.iter().map(|w| w.node.as_str()).collect();
     assert_eq!(under_way, ["n1", "n2"]);
-    assert_eq!(course.waves.iter().map(|w| join(w)).collect::<Vec<_>>(), ["n1", "n3"], "n1 has C then, and goes on to B");
+    assert_eq!(
+        course.waves.iter().map(|w| join(w)).collect::<Vec<_>>(),
+        ["n1", "n3"],
+        "n1 has C then, and goes on to B"
+    );
     assert_eq!(course.waits, []);
 }
 

@@ -1,0 +1,45 @@
+//! The way to an API server: `--kubeconfig` and `--context`, as kubectl has them.
+
+use anyhow::Context as _;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use std::path::PathBuf;
+
+/// Flags for the API server.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
+pub struct Args {
+    /// Kubeconfig; without it as kubectl finds it, or else the pod's service account
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+impl Args {
+    /// Whether a cluster is asked for by one of the flags.
+    pub fn is_given(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some()
+    }
+
+    /// A client without retries of its own: what waits and tries again decides that itself, and a person is answered soon.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        let mut config = match &self.kubeconfig {
+            Some(path) => {
+                let file = Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
+                let what = || format!("cannot use {}", path.display());
+                Config::from_custom_kubeconfig(file, &options).await.with_context(what)?
+            }
+            None if self.context.is_some() => {
+                Config::from_kubeconfig(&options).await.context("cannot use the kubeconfig")?
+            }
+            None => Config::infer().await.context(
+                "no way to the API server: neither the service account of a pod nor a kubeconfig; use --kubeconfig",
+            )?,
+        };
+        config.default_retry = false;
+        Client::try_from(config).context("cannot make a client for the API server")
+    }
+}
