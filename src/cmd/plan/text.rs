@@ -17,7 +17,7 @@ const INDENT: usize = 12;
 /// The whole plan.
 pub(super) fn of(plan: &Plan) -> String {
     let mut page = Page::default();
-    page.heading("policy", &plan.policy, Style::new());
+    page.line("policy", &plan.policy);
     for pool in &plan.pools {
         page.blank();
         page.pool(pool);
