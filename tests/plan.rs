@@ -51,7 +51,9 @@ fn path(folder: &tempfile::TempDir) -> String {
 /// A folder with the guide's objects of these names.
 fn examples(names: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    names.iter().for_each(|name| copy(folder.path(), name));
+    for name in names {
+        copy(folder.path(), name);
+    }
     folder
 }
 

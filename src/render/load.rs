@@ -128,7 +128,9 @@ impl Loaded {
             let name = foreign.value["metadata"]["name"].as_str().unwrap_or_default();
             let mut wrong = Vec::new();
             read.extend(typed_as(foreign.value.clone(), &format!("{kind}/{name}"), &mut wrong));
-            wrong.iter_mut().for_each(|finding| foreign.origin.locate(finding));
+            for finding in &mut wrong {
+                foreign.origin.locate(finding);
+            }
             found.extend(wrong);
         }
         read

@@ -59,10 +59,7 @@ impl Page {
                 line = " ".repeat(INDENT + 2);
                 (columns, empty) = (INDENT + 2, true);
             }
-            let gap = match empty {
-                true => INDENT.saturating_sub(columns).max(usize::from(columns > INDENT + 2)),
-                false => 1,
-            };
+            let gap = if empty { INDENT.saturating_sub(columns) } else { 1 };
             line.extend(std::iter::repeat_n(' ', gap));
             line.push_str(word);
             columns += gap + word.chars().count();

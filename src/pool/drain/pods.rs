@@ -41,10 +41,8 @@ pub(in crate::pool) struct BoundPod {
     pub(in crate::pool) at_no_cost: bool,
     /// Labels, by which budgets select.
     pub(in crate::pool) labels: BTreeMap<String, String>,
-    /// Mirror of a static pod.
-    mirror: bool,
-    /// One of mcx's own controller pods.
-    controller: bool,
+    /// The mirror of a static pod, or one of mcx's own controller pods.
+    stays: bool,
 }
 
 impl BoundPod {
@@ -82,8 +80,8 @@ impl BoundPod {
                     .and_then(|s| s.phase.as_deref())
                     .is_some_and(|phase| ["Pending", "Succeeded", "Failed"].contains(&phase)),
             labels: meta.labels.clone().unwrap_or_default(),
-            mirror: meta.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR)),
-            controller: meta.namespace.as_deref() == Some(namespace) && labelled == Some(crate::api::DEPLOYMENT),
+            stays: meta.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR))
+                || (meta.namespace.as_deref() == Some(namespace) && labelled == Some(crate::api::DEPLOYMENT)),
         }
     }
 
@@ -108,7 +106,7 @@ pub(in crate::pool) enum Fate {
 /// pod of a DaemonSet that is gone is nobody's and goes.
 pub(in crate::pool) fn fate(pod: &BoundPod, daemon_sets: &BTreeSet<Uid>, cordoned: Option<Timestamp>) -> Fate {
     let owned = pod.daemon_set.as_ref().is_some_and(|(_, uid)| daemon_sets.contains(uid));
-    if owned || pod.mirror || pod.controller {
+    if owned || pod.stays {
         return Fate::Stays;
     }
     match (pod.created, cordoned) {

@@ -149,8 +149,12 @@ mod tests {
 
     fn drain(pods: &[Pod], budgets: &[PodDisruptionBudget]) -> NodeDrain {
         let mut all = Pods::of(BTreeSet::from(["w1".into()]), "mcx-system");
-        pods.iter().for_each(|p| all.pod(p));
-        budgets.iter().for_each(|b| all.budget(b));
+        for p in pods {
+            all.pod(p);
+        }
+        for b in budgets {
+            all.budget(b);
+        }
         all.drain(&"w1".into())
     }
 
@@ -199,7 +203,9 @@ mod tests {
             pod("ds", "w1", &set),
         ];
         let mut all = Pods::of(BTreeSet::from(["w1".into()]), "mcx-system");
-        pods.iter().for_each(|p| all.pod(p));
+        for p in &pods {
+            all.pod(p);
+        }
         assert_eq!(all.drain(&"w1".into()).evictions, 3, "its DaemonSet is gone");
         all.trust_owners();
         let met = all.drain(&"w1".into());

@@ -268,7 +268,7 @@ pub fn plan(question: Question) -> Plan {
     let pools: Pools = world.pools.clone();
     let mut planned = Vec::new();
     for (name, pool) in pools.iter().filter(|(name, _)| only.is_empty() || only.contains(*name)) {
-        let own = before.get(name).cloned().flatten();
+        let own = before.get(name).and_then(Option::as_ref);
         let target = pool.target().map(ConfigName::from);
         let updates = updates(&world, &membership, name, own, target.as_ref(), &mut ways);
         let course = waves::foretell(&mut world, &membership, pool);
@@ -297,7 +297,7 @@ fn updates(
     world: &World,
     membership: &Membership,
     pool: &PoolName,
-    own: Option<ConfigName>,
+    own: Option<&ConfigName>,
     target: Option<&ConfigName>,
     ways: &mut Ways,
 ) -> Vec<Update> {
@@ -308,6 +308,7 @@ fn updates(
             nodes.entry(node.current.clone()).or_default().push(node.name.clone());
         }
     }
+    let own = own.cloned();
     let first = (own.clone(), nodes.remove(&own).unwrap_or_default());
     let update = |(from, nodes): (Option<ConfigName>, Vec<NodeName>)| {
         let change = ways.change(from.as_ref(), target);
@@ -360,8 +361,8 @@ fn change_set<S: Serializer>(changes: &ChangeSet, serializer: S) -> Result<S::Ok
         item: String,
         difference: String,
     }
-    let changed = |(item, difference): (String, Difference)| Changed { item, difference: difference.to_string() };
-    serializer.collect_seq(changes.items().map(changed))
+    let named = |(item, difference): (String, Difference)| Changed { item, difference: difference.to_string() };
+    serializer.collect_seq(changes.items().map(named))
 }
 
 /// Actions as they are printed, the two questions that matter, and the causes.

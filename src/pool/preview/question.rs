@@ -91,14 +91,20 @@ pub fn pods_of_folders(from: Option<&Loaded>, to: &Loaded, nodes: BTreeSet<NodeN
         return None;
     }
     let mut pods = Pods::of(nodes, namespace);
-    all.iter().for_each(|pod| pods.pod(pod));
+    for pod in &all {
+        pods.pod(pod);
+    }
     let budgets: Vec<PodDisruptionBudget> = either(from, to, "PodDisruptionBudget", &mut found);
-    budgets.iter().for_each(|budget| pods.budget(budget));
+    for budget in &budgets {
+        pods.budget(budget);
+    }
     let sets: Vec<DaemonSet> = either(from, to, "DaemonSet", &mut found);
     if sets.is_empty() {
         pods.trust_owners();
     }
-    sets.iter().for_each(|set| pods.daemon_set(set));
+    for set in &sets {
+        pods.daemon_set(set);
+    }
     Some(pods)
 }
 

@@ -96,9 +96,9 @@ fn nodes_with_another_config_have_a_way_of_their_own() {
 
 #[test]
 fn nodes_in_no_pool_are_named() {
-    let mut plain = node("n1");
-    plain.labels.clear();
-    let scene = Scene::new(vec![plain]);
+    let mut lone = node("n1");
+    lone.labels.clear();
+    let scene = Scene::new(vec![lone]);
     let plan = plan(question(&scene, [(A, Items::default()), (B, Items::default())], EffectivePolicy::shipped()));
     assert_eq!(plan.without_pool.len(), 1);
     assert!(plan.without_pool[0].why.contains("is selected by no pool"), "{plan:?}");
