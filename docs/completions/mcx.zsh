@@ -28,19 +28,102 @@ _mcx() {
         (( CURRENT += 1 ))
         curcontext="${curcontext%:*:*}:mcx-command-$line[1]:"
         case $line[1] in
-            (render)
+            (cat)
+_arguments "${_arguments_options[@]}" : \
+'*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--filename=[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'--pool=[Pool whose nodes are meant; needed only where pools differ]:POOL:_default' \
+'-R[Read folders with all that is below them]' \
+'--recursive[Read folders with all that is below them]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':item -- Which contents:_default' \
+&& ret=0
+;;
+(diff)
+_arguments "${_arguments_options[@]}" : \
+'*-f+[Compare the disk with these sources or this rendered config; may be given more than once]:FILE|DIR|-:_files' \
+'*--filename=[Compare the disk with these sources or this rendered config; may be given more than once]:FILE|DIR|-:_files' \
+'--pool=[Only this pool; beside a disk, by default that of its current config]:POOL:_default' \
+'(-f --filename)--config=[Compare the disk with this rendered config\: one that the disk keeps, or, with --kubeconfig or --context, of a cluster]:NAME:_default' \
+'--root=[Root directory of the disk]:DIR:_files' \
+'--kubeconfig=[Kubeconfig; without it as kubectl finds it, or else the pod'\''s service account]:FILE:_files' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'-o+[What to print]:OUTPUT:((text\:"For people, and for patch"
+json\:"For programs"))' \
+'--output=[What to print]:OUTPUT:((text\:"For people, and for patch"
+json\:"For programs"))' \
+'-R[Read folders with all that is below them]' \
+'--recursive[Read folders with all that is below them]' \
+'--stat[One line an item with the number of lines, and a total]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+'*::sides -- Two files or folders to compare, each with sources or with rendered configs:_files' \
+&& ret=0
+;;
+(explain)
+_arguments "${_arguments_options[@]}" : \
+'*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--filename=[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'--pool=[Only this pool]:POOL:_default' \
+'(-f --filename -R --recursive --pool)--rule=[Explain a rule by the id that a finding ends with]:RULE:_default' \
+'-o+[What to print]:OUTPUT:((text\:"For people"
+json\:"For programs"))' \
+'--output=[What to print]:OUTPUT:((text\:"For people"
+json\:"For programs"))' \
+'-R[Read folders with all that is below them]' \
+'--recursive[Read folders with all that is below them]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+'::item -- A path, a unit, a unit and its drop-in, or boot:_default' \
+&& ret=0
+;;
+(plan)
+_arguments "${_arguments_options[@]}" : \
+'*-f+[File or folder that is applied to the cluster, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--filename=[File or folder that is applied to the cluster, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--from=[File or folder with the state before; without it, a cluster that has only what mcx creates itself]:FILE|DIR|-:_files' \
+'*--to=[File or folder with the state after]:FILE|DIR|-:_files' \
+'--kubeconfig=[Kubeconfig; without it as kubectl finds it, or else the pod'\''s service account]:FILE:_files' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'*--pool=[Only this pool; may be given more than once]:POOL:_default' \
+'-n+[Namespace of mcx]:NAMESPACE:_default' \
+'--namespace=[Namespace of mcx]:NAMESPACE:_default' \
+'-o+[What to print]:OUTPUT:((text\:"For people"
+json\:"All of it, for programs"))' \
+'--output=[What to print]:OUTPUT:((text\:"For people"
+json\:"All of it, for programs"))' \
+'-R[Read folders with all that is below them]' \
+'--recursive[Read folders with all that is below them]' \
+'--diff[Add the lines that differ, decoded]' \
+'--exit-code[Say by the exit code what the change costs]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+'*::rendered -- Two rendered configs of the cluster\: from the first to the second:_default' \
+&& ret=0
+;;
+(render)
 _arguments "${_arguments_options[@]}" : \
 '--pool=[Pool to render]:POOL:_default' \
 '*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
 '*--filename=[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
-'-o+[What to print]:OUTPUT:((yaml\:"The object as YAML"
+'-o+[What to print; the object as YAML without it]:OUTPUT:((yaml\:"The object as YAML"
 json\:"The object as JSON"
 name\:"Only the name of the rendered config"))' \
-'--output=[What to print]:OUTPUT:((yaml\:"The object as YAML"
+'--output=[What to print; the object as YAML without it]:OUTPUT:((yaml\:"The object as YAML"
 json\:"The object as JSON"
 name\:"Only the name of the rendered config"))' \
 '-R[Read folders with all that is below them]' \
 '--recursive[Read folders with all that is below them]' \
+'--explain[Tell, instead of the object, which source wins for each field of each item and which are hidden]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 '-V[Print version]' \
@@ -141,6 +224,10 @@ esac
 (( $+functions[_mcx_commands] )) ||
 _mcx_commands() {
     local commands; commands=(
+'cat:Print the contents of a file, unit or drop-in as they would be on a node' \
+'diff:Show what differs between two configs, or between a disk and a config' \
+'explain:Tell where an item comes from and what a change of it costs, or what a rule means' \
+'plan:Say what a change would do to the nodes\: what changes, what it costs, who goes when' \
 'render:Print the rendered config of a pool' \
 'controller:Run the cluster controller' \
 'daemon:Run the daemon of one node' \
@@ -151,6 +238,11 @@ _mcx_commands() {
 'host-exec:Run a command inside a node'\''s root (used by the daemon)' \
     )
     _describe -t commands 'mcx commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__cat_commands] )) ||
+_mcx__subcmd__cat_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx cat commands' commands "$@"
 }
 (( $+functions[_mcx__subcmd__completions_commands] )) ||
 _mcx__subcmd__completions_commands() {
@@ -172,6 +264,16 @@ _mcx__subcmd__daemon_commands() {
     local commands; commands=()
     _describe -t commands 'mcx daemon commands' commands "$@"
 }
+(( $+functions[_mcx__subcmd__diff_commands] )) ||
+_mcx__subcmd__diff_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx diff commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__explain_commands] )) ||
+_mcx__subcmd__explain_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx explain commands' commands "$@"
+}
 (( $+functions[_mcx__subcmd__host-exec_commands] )) ||
 _mcx__subcmd__host-exec_commands() {
     local commands; commands=()
@@ -181,6 +283,11 @@ _mcx__subcmd__host-exec_commands() {
 _mcx__subcmd__man_commands() {
     local commands; commands=()
     _describe -t commands 'mcx man commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__plan_commands] )) ||
+_mcx__subcmd__plan_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx plan commands' commands "$@"
 }
 (( $+functions[_mcx__subcmd__reference_commands] )) ||
 _mcx__subcmd__reference_commands() {
