@@ -21,16 +21,18 @@ use std::process::ExitCode;
         mcx plan -f FILE|DIR|-... [OPTIONS]\n       mcx plan RENDERED RENDERED [OPTIONS]",
     group(clap::ArgGroup::new("states").args(["to", "filename", "rendered"]).required(true)),
     after_help = "Examples:\n  \
-        mcx plan -f examples/                            what kubectl apply -f examples/ would do to the cluster\n  \
-        mcx plan -f examples/ --context prod --diff      of another cluster, with the lines that differ\n  \
-        mcx plan --from main/ --to branch/ --exit-code   two folders, without a cluster\n  \
-        mcx plan --to examples/                          on a cluster that has only what mcx creates itself\n  \
-        mcx plan rendered-worker-0123456789abcdef0123456789abcdef rendered-worker-fedcba9876543210fedcba9876543210\n\n\
-        For each pool: what changes, what the node then does and which entry of the policy asks for it, in which order\n\
-        and how many at a time nodes go, which wait and why, and what holds a drain or is lost by it.\n\
-        Nodes, pods and budgets are those of the cluster, or else those in the input. Findings go to standard error, as mcx render prints them.\n\
-        Exit codes: 0 planned, 1 refused, 2 could not do it. With --exit-code, a plan ends with 0 when nothing changes,\n\
-        10 when nothing is drained, 11 when nodes are drained, 12 when nodes reboot."
+        mcx plan -f examples/\n  \
+        mcx plan -f examples/ --context prod --diff\n  \
+        mcx plan --from main/ --to branch/ --exit-code\n  \
+        mcx plan --to examples/\n  \
+        mcx plan rendered-worker-0123… rendered-worker-4567…\n\n\
+        With -f: what kubectl apply -f would do to the cluster. With --from and --to: two folders, without a cluster. With two \
+        names: from one rendered config of the cluster to another, for the nodes of its pool. Nothing is written.\n\n\
+        For each pool: what changes, what the node then does and which entry of the policy asks for it, who goes when and how \
+        many at a time, who waits and why, what holds a drain and what is lost by it. Nodes, pods and budgets are those of the \
+        cluster, or between folders those in the input. Findings go to standard error, as mcx render prints them.\n\n\
+        Exit codes: 0 planned, 1 refused, 2 could not do it. With --exit-code a plan ends with 0 when nothing changes, 10 when \
+        nothing is drained, 11 when nodes are drained, 12 when nodes reboot."
 )]
 pub struct Args {
     /// Two rendered configs of the cluster: from the first to the second
