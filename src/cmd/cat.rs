@@ -16,7 +16,7 @@ use std::process::ExitCode;
     mcx cat -f sources/ --pool infra app.service/10-limits.conf\n  \
     mcx cat -f sources/ /etc/systemd/system/app.service.d/10-limits.conf\n  \
     kubectl get mc rendered-worker-… -o yaml | mcx cat -f - boot\n\n\
-    PATH is that of a file, a unit, a unit and its drop-in, the path of either, or boot for the authorized_keys of boot.\n\
+    PATH is that of a file, a unit, a unit and its drop-in, the path of either, or boot for the authorized_keys of boot.\n\n\
     Exit codes: 0 printed, 1 no such item or no contents, or the input is refused, 2 could not do it.")]
 pub struct Args {
     /// Which contents

@@ -24,17 +24,22 @@ const API_LIMIT: Duration = Duration::from_secs(30);
 
 /// Flags of `mcx diff`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
-    mcx diff old/ new/                       what changes from one folder of sources to another, per pool\n  \
-    mcx diff old/ new/ --pool infra --stat   one pool, one line an item\n  \
-    mcx diff a.yaml b.yaml                   two rendered configs, as kubectl get mc NAME -o yaml prints them\n  \
-    mcx diff                                 on a node: its disk and its current config, which is drift\n  \
-    mcx diff --root /host -f examples/ --pool worker\n  \
-    mcx diff --config rendered-worker-0123456789abcdef0123456789abcdef --context prod\n\n\
-    A side's pools are rendered from its sources; a pool that only one side has sources for is compared with nothing.\n\
-    Beside a disk, a/ is the disk and b/ the config: + is what mcx would write. Only what the config manages is looked at,\n\
-    by the daemon's own comparison; the contents of those files are shown, whatever is in them.\n\
-    Exit codes: 0 same, 1 different, 2 could not compare.")]
+#[command(
+    override_usage = "mcx diff [OPTIONS] A B\n       mcx diff [OPTIONS] [-f FILE|DIR|- | --config NAME]",
+    after_help = "Examples:\n  \
+        mcx diff old/ new/\n  \
+        mcx diff old/ new/ --pool infra --stat\n  \
+        mcx diff before.yaml after.yaml\n  \
+        mcx diff\n  \
+        mcx diff --root /host -f examples/ --pool worker\n  \
+        mcx diff --config rendered-worker-0123456789abcdef0123456789abcdef --context prod\n\n\
+        Two sides are compared pool by pool: each is rendered from its sources, or is a rendered config as kubectl get mc \
+        NAME -o yaml prints it. A pool that only one side has sources for is compared with nothing.\n\n\
+        With one side or none the other is the disk: without any the current config is compared, which shows drift. Then \
+        a/ is the disk and b/ the config: + is what mcx would write. Only what the config manages is looked at, by the \
+        daemon's own comparison; the contents of those files are shown, whatever is in them.\n\n\
+        Exit codes: 0 same, 1 different, 2 could not compare."
+)]
 pub struct Args {
     /// Two files or folders to compare, each with sources or with rendered configs
     #[arg(value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["filename", "config", "root", "kubeconfig", "context"])]

@@ -18,16 +18,19 @@ use std::process::ExitCode;
 
 /// Flags of `mcx explain`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    override_usage = "mcx explain [OPTIONS] -f FILE|DIR|- ITEM\n       mcx explain [OPTIONS] --rule RULE",
+    after_help = "Examples:\n  \
     mcx explain -f examples/ /etc/chrony.conf\n  \
     mcx explain -f examples/ chronyd.service\n  \
     mcx explain -f sources/ --pool infra app.service/10-limits.conf -o json\n  \
     mcx explain -f examples/ boot\n  \
     mcx explain --rule mode-decimal\n\n\
-    Every source that speaks of the item is named, in the order of their names, in which the last one wins field by field.\n\
-    The policy is that of the MachineConfiguration named cluster in the input, or the shipped one. Contents are not shown:\n\
-    see mcx cat.\n\
-    Exit codes: 0 explained, 1 no such item or the input is refused, 2 could not do it, no such rule included.")]
+    Every source that speaks of the item is named, in the order of their names, in which the last one wins field by field. \
+    The policy is that of the MachineConfiguration named cluster in the input, or the shipped one. Contents are not shown: \
+    see mcx cat.\n\n\
+    Exit codes: 0 explained, 1 no such item or the input is refused, 2 could not do it, no such rule included."
+)]
 pub struct Args {
     /// A path, a unit, a unit and its drop-in, or boot
     #[arg(value_name = "ITEM", required_unless_present = "rule", requires = "filename")]

@@ -51,17 +51,23 @@ pub async fn diff(host: &Arc<Host>, items: &Items) -> Result<Diff, Error> {
     blocking(move || {
         let mut differing: BTreeMap<Item, Vec<String>> = BTreeMap::new();
         for deviation in found {
-            let item = Item::read(&deviation.item).into_iter().next().unwrap_or(Item::Keys);
-            // As in a diff of two configs a drop-in is part of its unit.
-            let (item, said) = match item {
-                Item::DropIn { unit, name } => (Item::Unit(unit), format!("{name} {}", deviation.what)),
-                item => (item, deviation.what),
-            };
+            let (item, part) = item(&deviation.item);
+            let said = part.map_or_else(|| deviation.what.clone(), |part| format!("{part} {}", deviation.what));
             differing.entry(item).or_default().push(said);
         }
         Look::new(at.root(), &items, &accounts).diff(differing)
     })
     .await
+}
+
+/// The item that is named, as in a diff of two configs: a drop-in is a part of its unit.
+fn item(name: &str) -> (Item, Option<String>) {
+    match Item::read(name).into_iter().next() {
+        Some(Item::DropIn { unit, name }) => (Item::Unit(unit), Some(name)),
+        Some(item) => (item, None),
+        // It takes every text for something.
+        None => (Item::Keys, None),
+    }
 }
 
 struct Look<'a> {
@@ -74,11 +80,7 @@ impl<'a> Look<'a> {
     fn new(root: &'a Root, items: &Items, accounts: &Accounts) -> Self {
         let mut places: BTreeMap<Item, Vec<(String, Want)>> = BTreeMap::new();
         for (path, managed) in Layout::of(items, accounts).places {
-            let item = match Item::read(&managed.item).into_iter().next() {
-                Some(Item::DropIn { unit, .. }) => Item::Unit(unit),
-                item => item.unwrap_or(Item::Keys),
-            };
-            places.entry(item).or_default().push((path, managed.want));
+            places.entry(item(&managed.item).0).or_default().push((path, managed.want));
         }
         Self { root, places }
     }

@@ -596,6 +596,36 @@ proptest! {
         prop_assert_eq!(rendered(&sources).items, folded);
     }
 
+    /// What is told of an item is what is rendered, and what is hidden is what preview and lint call shadowed.
+    #[test]
+    fn stories_agree_with_the_result(sources in any_sources()) {
+        let there = rendered(&sources);
+        let stories = story::stories(&worker(), &sources);
+        for item in item::Item::all(&there.items) {
+            prop_assert!(stories.iter().any(|story| story.item == item), "{} has no story", item);
+        }
+        let mut hidden = Vec::new();
+        for story in &stories {
+            for field in &story.fields {
+                let winners: Vec<_> = field.said.iter().filter(|s| s.fate == merge::Fate::Wins).collect();
+                prop_assert_eq!(winners.len(), usize::from(!field.said.is_empty()));
+                for said in &field.said {
+                    prop_assert_eq!(said.value == field.value, said.fate != merge::Fate::Hidden, "{:?}", field);
+                }
+                let item = match field.field {
+                    "contents" => story.item.to_string(),
+                    name => format!("{name} of {}", story.item),
+                };
+                let losers = field.said.iter().filter(|s| s.fate == merge::Fate::Hidden);
+                hidden.extend(losers.map(|s| (item.clone(), winners[0].source.clone(), s.source.clone())));
+            }
+        }
+        let mut shadowed: Vec<_> = there.shadowed.into_iter().map(|s| (s.item, s.winner, s.loser)).collect();
+        hidden.sort();
+        shadowed.sort();
+        prop_assert_eq!(hidden, shadowed);
+    }
+
     #[test]
     fn the_rendered_config_reads_back_and_does_not_depend_on_order(sources in any_sources()) {
         let there = rendered(&sources);
