@@ -5,7 +5,7 @@
 //! of the same service; the one daemon-reload stands before the first reload or restart.
 
 use super::policy::EffectivePolicy;
-use super::{Action, Actions, Cause, ChangeSet};
+use super::{Action, Actions, Cause, ChangeSet, file_item, keys_item, unit_item};
 use crate::api::machine_configuration::PolicyAction;
 
 /// Where systemd reads units of the administrator. A *file* item below it is a unit file, too.
@@ -21,18 +21,18 @@ pub fn actions(change: &ChangeSet, policy: &EffectivePolicy) -> Actions {
     let mut wanted = Wanted::default();
     for entry in &policy.files {
         let taken = change.files.keys().filter(|path| policy.file_entry(path).is_some_and(|e| std::ptr::eq(e, entry)));
-        wanted.take(taken.map(|path| format!("file {path}")), &entry.path, &entry.actions);
+        wanted.take(taken.map(|path| file_item(path)), &entry.path, &entry.actions);
     }
     let rest = change.files.keys().filter(|path| policy.file_entry(path).is_none());
-    wanted.take(rest.map(|path| format!("file {path}")), DEFAULT, &policy.default_files);
+    wanted.take(rest.map(|path| file_item(path)), DEFAULT, &policy.default_files);
     for entry in &policy.units {
         let taken = change.units.keys().filter(|name| policy.unit_entry(name).is_some_and(|e| std::ptr::eq(e, entry)));
-        wanted.take(taken.map(|name| format!("unit {name}")), &entry.name, &entry.actions);
+        wanted.take(taken.map(|name| unit_item(name)), &entry.name, &entry.actions);
     }
     let rest = change.units.keys().filter(|name| policy.unit_entry(name).is_none());
-    wanted.take(rest.map(|name| format!("unit {name}")), DEFAULT, &policy.default_units);
+    wanted.take(rest.map(|name| unit_item(name)), DEFAULT, &policy.default_units);
     if change.keys.is_some() {
-        wanted.take(std::iter::once(format!("keys of {}", crate::api::SSH_USER)), "sshkey", &policy.keys);
+        wanted.take(std::iter::once(keys_item()), "sshkey", &policy.keys);
     }
     for item in unit_files(change) {
         wanted.unit_file(item);
@@ -46,7 +46,7 @@ pub fn actions(change: &ChangeSet, policy: &EffectivePolicy) -> Actions {
 /// systemd's own `NeedDaemonReload` stays false for a first drop-in directory, so it is not asked.
 fn unit_files(change: &ChangeSet) -> impl Iterator<Item = String> {
     let files = change.files.keys().filter(|path| path.starts_with(UNIT_DIRECTORY));
-    files.map(|path| format!("file {path}")).chain(change.units.keys().map(|name| format!("unit {name}")))
+    files.map(|path| file_item(path)).chain(change.units.keys().map(|name| unit_item(name)))
 }
 
 /// All that the entries name, in their order, before combining.

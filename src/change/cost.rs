@@ -3,7 +3,6 @@
 use super::policy::EffectivePolicy;
 use super::{Action, Actions, ChangeSet, Difference, actions};
 use crate::render::item::Item;
-use crate::render::items::Items;
 use serde::Serialize;
 
 /// What a change of an item costs.
@@ -15,8 +14,8 @@ pub struct Cost {
     pub actions: Vec<String>,
 }
 
-/// What it costs when `item` of `items` appears: no less than any other change of it. A drop-in costs what its unit does.
-pub fn cost(item: &Item, items: &Items, policy: &EffectivePolicy) -> Cost {
+/// What it costs when `item` appears, which is what any other change of it costs. A drop-in costs what its unit does.
+pub fn cost(item: &Item, policy: &EffectivePolicy) -> Cost {
     let mut change = ChangeSet::default();
     match item {
         Item::File(path) => {
@@ -39,9 +38,7 @@ pub fn cost(item: &Item, items: &Items, policy: &EffectivePolicy) -> Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::items::UnitItem;
     use serde_json::json;
-    use std::collections::BTreeMap;
 
     #[test]
     fn an_item_costs_what_its_entry_says_or_the_default() {
@@ -55,13 +52,6 @@ mod tests {
             }}
         }));
         let policy = EffectivePolicy::of(&[cluster.unwrap()]);
-        let body = UnitItem { contents: Some("[Unit]\n".to_owned()), ..UnitItem::default() };
-        let enabled = UnitItem { enabled: Some(true), ..UnitItem::default() };
-        let units = [("a.service", body.clone()), ("b.service", body), ("c.service", enabled)];
-        let items = Items {
-            units: units.into_iter().map(|(name, unit)| (name.to_owned(), unit)).collect::<BTreeMap<_, _>>(),
-            ..Items::default()
-        };
         let unit = |name: &str| Item::Unit(name.to_owned());
         for (item, entry, list) in [
             (Item::File("/etc/chrony/a".to_owned()), "/etc/chrony", &["Restart chronyd.service"][..]),
@@ -72,7 +62,7 @@ mod tests {
             (Item::DropIn { unit: "a.service".to_owned(), name: "x.conf".to_owned() }, "a.service", &["DaemonReload"]),
             (Item::Keys, "sshkey", &[]),
         ] {
-            let found = cost(&item, &items, &policy);
+            let found = cost(&item, &policy);
             assert_eq!(
                 (found.entry.as_str(), found.actions),
                 (entry, list.iter().map(|a| (*a).to_owned()).collect()),

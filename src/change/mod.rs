@@ -86,10 +86,29 @@ impl ChangeSet {
         Self { files: differences(&old.files, &new.files), units: differences(&old.units, &new.units), keys }
     }
 
+    /// What differs, named as in a [`Cause`]: files, then units, then keys.
+    pub fn items(&self) -> impl Iterator<Item = (String, Difference)> {
+        let files = self.files.iter().map(|(path, difference)| (file_item(path), *difference));
+        let units = self.units.iter().map(|(name, difference)| (unit_item(name), *difference));
+        files.chain(units).chain(self.keys.map(|difference| (keys_item(), difference)))
+    }
+
     /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.units.is_empty() && self.keys.is_none()
     }
+}
+
+fn file_item(path: &str) -> String {
+    format!("file {path}")
+}
+
+fn unit_item(name: &str) -> String {
+    format!("unit {name}")
+}
+
+fn keys_item() -> String {
+    format!("keys of {}", crate::api::SSH_USER)
 }
 
 fn differences<T: PartialEq>(old: &BTreeMap<String, T>, new: &BTreeMap<String, T>) -> BTreeMap<String, Difference> {

@@ -121,7 +121,7 @@ fn explain_item(args: &Args, text: &str) -> anyhow::Result<ExitCode> {
         let stories = story::stories(&pool, &loaded.configs);
         let named: Vec<Item> = stories.iter().map(|story| story.item.clone()).collect();
         if let Some(item) = Item::find(text, &named) {
-            let change = cost(item, items, &policy);
+            let change = cost(item, &policy);
             let items: Vec<Story> = stories.into_iter().filter(|story| story.item.is_part_of(item)).collect();
             match explained.iter_mut().find(|e| e.items == items && e.change == change) {
                 Some(same) => same.pools.push(pool.name().to_owned()),

@@ -13,6 +13,7 @@ pub mod input;
 pub mod kubeconfig;
 pub mod man;
 pub mod new;
+pub mod plan;
 pub mod print;
 pub mod reference;
 pub mod render;
@@ -45,6 +46,8 @@ pub enum Command {
     Diff(Box<diff::Args>),
     /// Tell where an item comes from and what a change of it costs, or what a rule means
     Explain(explain::Args),
+    /// Say what a change would do to the nodes: what changes, what it costs, who goes when
+    Plan(Box<plan::Args>),
     /// Print the rendered config of a pool
     Render(render::Args),
     /// Bring a folder to what a pool's nodes would have, without a cluster
@@ -102,6 +105,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Cat(args) => cat::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Render(args) => render::run(&args),
         Command::Apply(args) => apply::run(&args),
         Command::Controller(args) => controller::run(&args),

@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 /// Where kubelets keep their leases.
 const NODE_LEASES: &str = "kube-node-lease";
 /// kubectl keeps a second copy of the whole object here.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// An object, or why it cannot be read.
 pub type Readable<K> = Result<Arc<K>, Unreadable>;
@@ -105,7 +105,7 @@ impl Caches {
         let node = |node: Node| Some(Arc::new(NodeView::new(&node)));
         tasks.spawn(follow(Arc::clone(&caches.nodes), Api::all(c()), all(), node, changed()));
         let pods = Api::namespaced(c(), namespace);
-        tasks.spawn(follow(Arc::clone(&caches.pods), pods, all(), pod, changed()));
+        tasks.spawn(follow(Arc::clone(&caches.pods), pods, all(), |pod: Pod| PodView::new(&pod), changed()));
         let daemon_sets: Api<DaemonSet> = Api::namespaced(c(), namespace);
         let by_name = all().fields(&format!("metadata.name={DAEMONSET}"));
         tasks.spawn(follow(
@@ -218,23 +218,26 @@ fn slim(meta: &mut ObjectMeta) {
     }
 }
 
-fn pod(pod: Pod) -> Option<PodView> {
-    let owners = pod.metadata.owner_references.iter().flatten();
-    let role = owners.filter(|o| o.controller == Some(true)).find_map(|o| match o.kind.as_str() {
-        "DaemonSet" if o.name == DAEMONSET => Some(Role::Daemon),
-        "ReplicaSet" if o.name.rsplit_once('-').is_some_and(|(deployment, _)| deployment == DEPLOYMENT) => {
-            Some(Role::Controller)
-        }
-        _ => None,
-    })?;
-    let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
-    let ready = conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True");
-    Some(PodView {
-        name: pod.metadata.name.unwrap_or_default(),
-        role,
-        node: pod.spec.and_then(|s| s.node_name).map(NodeName::from),
-        ready: ready && pod.metadata.deletion_timestamp.is_none(),
-    })
+impl PodView {
+    /// Reads a Pod in the namespace of mcx; none when it is not of mcx.
+    pub fn new(pod: &Pod) -> Option<Self> {
+        let owners = pod.metadata.owner_references.iter().flatten();
+        let role = owners.filter(|o| o.controller == Some(true)).find_map(|o| match o.kind.as_str() {
+            "DaemonSet" if o.name == DAEMONSET => Some(Role::Daemon),
+            "ReplicaSet" if o.name.rsplit_once('-').is_some_and(|(deployment, _)| deployment == DEPLOYMENT) => {
+                Some(Role::Controller)
+            }
+            _ => None,
+        })?;
+        let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+        let ready = conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True");
+        Some(Self {
+            name: pod.metadata.name.clone().unwrap_or_default(),
+            role,
+            node: pod.spec.as_ref().and_then(|s| s.node_name.clone()).map(NodeName::from),
+            ready: ready && pod.metadata.deletion_timestamp.is_none(),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -255,16 +258,16 @@ mod tests {
 
     #[test]
     fn pods_are_known_by_their_owner_and_a_going_one_is_not_ready() {
-        let daemon = pod(pod_of(("DaemonSet", DAEMONSET), "True")).unwrap();
+        let daemon = PodView::new(&pod_of(("DaemonSet", DAEMONSET), "True")).unwrap();
         assert!(daemon.role == Role::Daemon && daemon.ready && daemon.node == Some("n1".into()));
-        let controller = pod(pod_of(("ReplicaSet", "machine-config-controller-5d8f"), "False")).unwrap();
+        let controller = PodView::new(&pod_of(("ReplicaSet", "machine-config-controller-5d8f"), "False")).unwrap();
         assert!(controller.role == Role::Controller && !controller.ready);
-        assert_eq!(pod(pod_of(("ReplicaSet", "other-5d8f"), "True")), None);
-        assert_eq!(pod(pod_of(("DaemonSet", "other"), "True")), None);
+        assert_eq!(PodView::new(&pod_of(("ReplicaSet", "other-5d8f"), "True")), None);
+        assert_eq!(PodView::new(&pod_of(("DaemonSet", "other"), "True")), None);
         let mut going = pod_of(("DaemonSet", DAEMONSET), "True");
         going.metadata.deletion_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
-        assert!(!pod(going).unwrap().ready);
+        assert!(!PodView::new(&going).unwrap().ready);
     }
 
     #[test]

@@ -75,6 +75,12 @@ impl Membership {
         self.by_node.get(node)
     }
 
+    /// What is said of a node that several custom `pools` select.
+    pub fn ambiguity(pools: &[PoolName]) -> String {
+        let of: Vec<&str> = pools.iter().map(PoolName::as_str).collect();
+        format!("is selected by custom pools {}: it gets no new config until its labels fit one", of.join(", "))
+    }
+
     /// Nodes of `pool`, in the order of a rollout.
     pub fn nodes_of(&self, pool: &PoolName) -> &[NodeName] {
         self.by_pool.get(pool).map_or(&[], Vec::as_slice)

@@ -13,6 +13,7 @@
 //! | `rendering` | sources to rendered configs: settle, publish, put back, collect |
 //! | `placement` | on which nodes a daemon pod is expected |
 //! | `policy` | the status of `cluster` |
+//! | `preview` | what a change would do, before it is applied |
 //! | `shipped` | the objects that mcx creates when they are absent |
 //! | `door` | every request to the API server |
 //! | `leader` | who leads |
@@ -40,6 +41,7 @@ pub mod membership;
 pub mod metrics;
 pub mod placement;
 pub mod policy;
+pub mod preview;
 pub mod rendering;
 pub mod rollout;
 #[cfg(test)]

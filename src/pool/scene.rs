@@ -22,6 +22,7 @@ pub(crate) const B: &str = "rendered-worker-0000000000000000000000000000000b";
 pub(crate) const C: &str = "rendered-worker-0000000000000000000000000000000c";
 
 /// A pool `worker` whose target is B, and what surrounds it.
+#[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) world: World,
     pub(crate) slots: Slots,

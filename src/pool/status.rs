@@ -171,12 +171,8 @@ fn waiting(input: &Input) -> String {
         parts.push(format!("{unnamed} more wait for other reasons"));
     }
     if !turn.is_empty() {
-        let limit = input.case.limit().unwrap_or_default();
-        let used = first_and_count(&input.plan.in_the_way, ", ");
-        parts.push(format!(
-            "{}: waiting for a turn, since spec.maxUnavailable allows {limit} and is used up by {used}",
-            first_and_count(&turn, ", ")
-        ));
+        let why = input.case.why_turn(&input.plan.in_the_way);
+        parts.push(format!("{}: {why}", first_and_count(&turn, ", ")));
     }
     parts.join("; ")
 }

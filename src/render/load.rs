@@ -40,6 +40,19 @@ pub struct Loaded {
     /// What is wrong with the texts and objects, apart from what is in the configs.
     pub findings: Vec<Finding>,
     origins: BTreeMap<String, Origin>,
+    foreign: Vec<Foreign>,
+}
+
+/// Kinds of others that some readers look at ([`Loaded::foreign`]), with their `apiVersion`.
+const FOREIGN: [(&str, &str); 4] =
+    [("v1", "Node"), ("v1", "Pod"), ("apps/v1", "DaemonSet"), ("policy/v1", "PodDisruptionBudget")];
+
+/// An object of a kind that is not ours, as it stands there.
+#[derive(Debug)]
+struct Foreign {
+    kind: &'static str,
+    value: Value,
+    origin: Origin,
 }
 
 /// Where an object stands.
@@ -70,7 +83,7 @@ impl Origin {
     }
 }
 
-/// Reads all objects of our three kinds in `inputs`. Other kinds are skipped.
+/// Reads all objects of our three kinds in `inputs`. Other kinds are skipped, or kept for [`Loaded::foreign`].
 pub fn load(inputs: Vec<Input>) -> Loaded {
     let mut loaded = Loaded::default();
     for input in inputs {
@@ -99,6 +112,28 @@ impl Loaded {
         }
         pools.sort_by(|a, b| a.name().cmp(b.name()));
         pools
+    }
+
+    /// Sources that were read, and those of the shipped ones that were not: what a cluster with this input has.
+    pub fn known_sources(&self) -> Vec<MachineConfig> {
+        let missing = shipped::sources().into_iter().filter(|s| !self.configs.iter().any(|c| c.name() == s.name()));
+        self.configs.iter().cloned().chain(missing).collect()
+    }
+
+    /// The objects of a kind of Kubernetes' own (Node, Pod, `DaemonSet`, `PodDisruptionBudget`), in the order of reading. One
+    /// that cannot be read is a finding in `found`: only whoever asks for the kind is told.
+    pub fn foreign<T: DeserializeOwned>(&self, kind: &str, found: &mut Vec<Finding>) -> Vec<T> {
+        let mut read = Vec::new();
+        for foreign in self.foreign.iter().filter(|f| f.kind == kind) {
+            let name = foreign.value["metadata"]["name"].as_str().unwrap_or_default();
+            let mut wrong = Vec::new();
+            read.extend(typed_as(foreign.value.clone(), &format!("{kind}/{name}"), &mut wrong));
+            for finding in &mut wrong {
+                foreign.origin.locate(finding);
+            }
+            found.extend(wrong);
+        }
+        read
     }
 
     /// Whether an error was found.
@@ -177,6 +212,8 @@ impl Loaded {
                     finding.help = format!("did you mean {near}?");
                 }
                 self.find(finding, origin);
+            } else if let Some((_, kind)) = FOREIGN.into_iter().find(|of| *of == (version.as_str(), kind.as_str())) {
+                self.foreign.push(Foreign { kind, value, origin: origin.clone() });
             }
             return;
         }

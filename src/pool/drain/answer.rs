@@ -4,6 +4,7 @@ use super::pods::BoundPod;
 use crate::api::annotation::cut;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;
+use std::fmt::Display;
 use std::time::Duration;
 
 /// First wait after a refusal.
@@ -73,18 +74,25 @@ fn budget(pod: &BoundPod, message: &str) -> String {
         let (has, _) = rest.split_once(" currently")?;
         Some((name, needed, has))
     });
-    let title = pod.title();
-    let Some((name, needed, has)) = parsed else { return format!("{title}: {}", cut(message, MESSAGE_LIMIT)) };
+    match parsed {
+        Some((name, needed, has)) => held_by(pod, name, &needed, &has),
+        None => format!("{}: {}", pod.title(), cut(message, MESSAGE_LIMIT)),
+    }
+}
+
+/// What is said of a pod that the budget `name` of its namespace holds: pods that are needed, and that are healthy.
+pub(in crate::pool) fn held_by(pod: &BoundPod, name: &str, needed: &impl Display, has: &impl Display) -> String {
     let hint = if pod.ready {
         ""
     } else {
         "; the pod itself is not Ready: a budget with unhealthyPodEvictionPolicy AlwaysAllow would let it go"
     };
-    format!("{title}: PodDisruptionBudget {}/{name} needs {needed} healthy pods and has {has}{hint}", pod.namespace)
+    let (title, namespace) = (pod.title(), &pod.namespace);
+    format!("{title}: PodDisruptionBudget {namespace}/{name} needs {needed} healthy pods and has {has}{hint}")
 }
 
 /// What is said of a pod under several budgets.
-pub(super) fn several_budgets(pod: &BoundPod, names: &[String]) -> String {
+pub(in crate::pool) fn several_budgets(pod: &BoundPod, names: &[String]) -> String {
     format!(
         "{} is under more than one PodDisruptionBudget ({}), which the Eviction API does not serve: leave it one",
         pod.title(),

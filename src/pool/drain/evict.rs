@@ -5,6 +5,7 @@
 //! ask again.
 
 use super::answer::{self, Answer};
+use super::budgets::Budget;
 use super::decide::{self, Emptying};
 use super::pods::{BoundPod, Fate, fate};
 use crate::api::{NodeName, Uid};
@@ -16,7 +17,7 @@ use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams, PostParams};
-use kube::core::{Selector, SelectorExt as _, Status};
+use kube::core::Status;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -234,15 +235,8 @@ async fn budgets(door: &Door, pod: &BoundPod) -> Result<Vec<String>, Error> {
     let all = door
         .bounded(|| format!("list the PodDisruptionBudgets of namespace {namespace}"), api.list(&ListParams::default()))
         .await?;
-    let mut names: Vec<String> = all
-        .items
-        .into_iter()
-        .filter(|budget| {
-            let selector = budget.spec.as_ref().and_then(|s| s.selector.clone());
-            selector.and_then(|s| Selector::try_from(s).ok()).is_some_and(|s| s.matches(&pod.labels))
-        })
-        .filter_map(|budget| budget.metadata.name.map(|name| format!("{namespace}/{name}")))
-        .collect();
+    let protecting = all.items.iter().map(Budget::new).filter(|budget| budget.protects(pod));
+    let mut names: Vec<String> = protecting.map(|budget| budget.title()).collect();
     names.sort();
     Ok(names)
 }

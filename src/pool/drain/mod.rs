@@ -5,6 +5,7 @@
 //! | `decide` | what a request needs next, from the Node |
 //! | `slot` | whether a schedulable node may be cordoned |
 //! | `pods` | which pods go |
+//! | `budgets` | which budgets protect a pod, and how much they allow |
 //! | `answer` | what the answer to an eviction means |
 //! | `evict` | one round of evictions |
 //! | `volumes` | what is still attached afterwards |
@@ -13,11 +14,12 @@
 //! Here: which nodes are looked at, when, and side by side, so that a node that is stuck holds no other.
 //! Whatever must outlive this process is on the Node.
 
-mod answer;
+pub(in crate::pool) mod answer;
+pub(in crate::pool) mod budgets;
 mod decide;
 mod evict;
 mod pass;
-mod pods;
+pub(in crate::pool) mod pods;
 mod slot;
 mod volumes;
 

@@ -11,41 +11,43 @@ use std::time::Duration;
 
 /// A pod created within this long after the cordon is still waited for: the scheduler may have placed it before it saw
 /// the cordon, and the two times are whole seconds of two processes.
-pub(super) const LATE_AFTER: Duration = Duration::from_secs(5);
+pub(in crate::pool) const LATE_AFTER: Duration = Duration::from_secs(5);
 
 /// Annotation of a pod that only mirrors a manifest of the kubelet's.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// A pod bound to the node, as the drain sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct BoundPod {
+pub(in crate::pool) struct BoundPod {
     /// Namespace.
-    pub(super) namespace: String,
+    pub(in crate::pool) namespace: String,
     /// Name.
-    pub(super) name: String,
+    pub(in crate::pool) name: String,
     /// UID: a later pod of the same name, such as a `StatefulSet`'s, is another pod.
-    pub(super) uid: Uid,
+    pub(in crate::pool) uid: Uid,
     /// When it was created.
-    pub(super) created: Option<Timestamp>,
+    pub(in crate::pool) created: Option<Timestamp>,
     /// When its grace period ends; none while nobody has asked it to end.
-    pub(super) ends_at: Option<Timestamp>,
+    pub(in crate::pool) ends_at: Option<Timestamp>,
     /// Whether its containers are ready: a budget protects it also when they are not.
-    pub(super) ready: bool,
+    pub(in crate::pool) ready: bool,
     /// The DaemonSet that owns it: name and UID.
-    pub(super) daemon_set: Option<(String, Uid)>,
+    pub(in crate::pool) daemon_set: Option<(String, Uid)>,
     /// UID of the controller that owns it, whatever its kind.
-    pub(super) owner: Option<Uid>,
+    pub(in crate::pool) owner: Option<Uid>,
+    /// Names of its `emptyDir` volumes: what is in them goes with the pod.
+    pub(in crate::pool) empty_dirs: Vec<String>,
+    /// Whether it has not begun, has ended, or is ending: no budget holds such a pod.
+    pub(in crate::pool) at_no_cost: bool,
     /// Labels, by which budgets select.
-    pub(super) labels: BTreeMap<String, String>,
-    /// Mirror of a static pod.
-    mirror: bool,
-    /// One of mcx's own controller pods.
-    controller: bool,
+    pub(in crate::pool) labels: BTreeMap<String, String>,
+    /// The mirror of a static pod, or one of mcx's own controller pods.
+    stays: bool,
 }
 
 impl BoundPod {
     /// Reads a Pod. `namespace` is that of mcx.
-    pub(super) fn new(pod: &Pod, namespace: &str) -> Self {
+    pub(in crate::pool) fn new(pod: &Pod, namespace: &str) -> Self {
         let meta = &pod.metadata;
         let owner = meta.owner_references.iter().flatten().find(|o| o.controller == Some(true));
         let labelled = meta.labels.as_ref().and_then(|l| l.get(label::COMPONENT)).map(String::as_str);
@@ -64,21 +66,34 @@ impl BoundPod {
                 .filter(|o| o.kind == "DaemonSet" && o.api_version.starts_with("apps/"))
                 .map(|o| (o.name.clone(), o.uid.clone().into())),
             owner: owner.map(|o| o.uid.clone().into()),
+            empty_dirs: pod
+                .spec
+                .iter()
+                .flat_map(|s| s.volumes.iter().flatten())
+                .filter(|v| v.empty_dir.is_some())
+                .map(|v| v.name.clone())
+                .collect(),
+            at_no_cost: meta.deletion_timestamp.is_some()
+                || pod
+                    .status
+                    .as_ref()
+                    .and_then(|s| s.phase.as_deref())
+                    .is_some_and(|phase| ["Pending", "Succeeded", "Failed"].contains(&phase)),
             labels: meta.labels.clone().unwrap_or_default(),
-            mirror: meta.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR)),
-            controller: meta.namespace.as_deref() == Some(namespace) && labelled == Some(crate::api::DEPLOYMENT),
+            stays: meta.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR))
+                || (meta.namespace.as_deref() == Some(namespace) && labelled == Some(crate::api::DEPLOYMENT)),
         }
     }
 
     /// `pod namespace/name`, as messages name it.
-    pub(super) fn title(&self) -> String {
+    pub(in crate::pool) fn title(&self) -> String {
         format!("pod {}/{}", self.namespace, self.name)
     }
 }
 
 /// What becomes of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(in crate::pool) enum Fate {
     /// It is left alone.
     Stays,
     /// It is evicted and waited for.
@@ -89,9 +104,9 @@ pub(super) enum Fate {
 
 /// What becomes of `pod` when the node was cordoned at `cordoned`. `daemon_sets` are the UIDs of those that exist: the
 /// pod of a DaemonSet that is gone is nobody's and goes.
-pub(super) fn fate(pod: &BoundPod, daemon_sets: &BTreeSet<Uid>, cordoned: Option<Timestamp>) -> Fate {
+pub(in crate::pool) fn fate(pod: &BoundPod, daemon_sets: &BTreeSet<Uid>, cordoned: Option<Timestamp>) -> Fate {
     let owned = pod.daemon_set.as_ref().is_some_and(|(_, uid)| daemon_sets.contains(uid));
-    if owned || pod.mirror || pod.controller {
+    if owned || pod.stays {
         return Fate::Stays;
     }
     match (pod.created, cordoned) {

@@ -397,7 +397,7 @@ impl<'a> Case<'a> {
 }
 
 /// The slots that are left, while a plan is made.
-struct Room {
+pub(in crate::pool) struct Room {
     limit: usize,
     /// Nodes that count: holders and unavailable members, each once.
     taken: usize,
@@ -405,7 +405,8 @@ struct Room {
 }
 
 impl Room {
-    fn new(case: &Case, given_back: &[SlotHolder]) -> Self {
+    /// What the pool has left once `given_back` are free again.
+    pub(in crate::pool) fn new(case: &Case, given_back: &[SlotHolder]) -> Self {
         let kept: Vec<&SlotHolder> = case.slots.nodes.iter().filter(|h| !given_back.contains(h)).collect();
         let holding = kept.iter().filter(|h| !case.unavailable.contains(&h.name)).count();
         Self {
@@ -417,7 +418,7 @@ impl Room {
 
     /// Takes a slot for a node if there is one. No node counts against itself: one that is `unavailable` already costs
     /// nothing more, and gets a slot as long as fewer than the limit are out.
-    fn take(&mut self, unavailable: bool) -> bool {
+    pub(in crate::pool) fn take(&mut self, unavailable: bool) -> bool {
         let counted = if unavailable { self.holders } else { self.taken };
         if counted >= self.limit || self.holders >= Slots::LIMIT {
             return false;
@@ -425,6 +426,12 @@ impl Room {
         self.holders += 1;
         self.taken += usize::from(!unavailable);
         true
+    }
+
+    /// Gives the slot back of a node that serves again: it counts no longer, whether it did before it took the slot or not.
+    pub(in crate::pool) fn give_back(&mut self) {
+        self.holders = self.holders.saturating_sub(1);
+        self.taken = self.taken.saturating_sub(1);
     }
 }
 

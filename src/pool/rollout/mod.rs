@@ -292,11 +292,7 @@ async fn report_placeless(leader: &Leader, world: &World, membership: &Membershi
         if memory.placeless.contains(&(view.uid.clone(), true)) {
             continue;
         }
-        let of: Vec<&str> = pools.iter().map(PoolName::as_str).collect();
-        let text = format!(
-            "Node {name} is selected by custom pools {}: it gets no new config until its labels fit one",
-            of.join(", ")
-        );
+        let text = format!("Node {name} {}", Membership::ambiguity(pools));
         let subject = Subject::Node(name.clone(), view.uid.clone());
         leader.events.publish(&subject, true, event::AMBIGUOUS, text.clone()).await;
         for pool in pools.iter().filter_map(|pool| world.pools.get(pool)) {

@@ -131,6 +131,13 @@ impl Case<'_> {
         })
     }
 
+    /// What is said of nodes that could be updated if others did not use up the limit.
+    pub fn why_turn(&self, in_the_way: &[String]) -> String {
+        let limit = self.limit.clone().unwrap_or_default();
+        let used = first_and_count(in_the_way, ", ");
+        format!("waiting for a turn, since spec.maxUnavailable allows {limit} and is used up by {used}")
+    }
+
     /// What uses up the limit.
     pub(super) fn in_the_way(&self) -> Vec<String> {
         let members = self.members.iter().filter(|node| self.counts(node)).map(|node| {
