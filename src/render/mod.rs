@@ -10,6 +10,7 @@
 //! | [`size`] | what the API server can store |
 //! | [`rule`], [`finding`], [`path`] | what is said about it, and where |
 //! | [`ignition`] | the specification |
+//! | [`systemd`] | unit files as systemd reads them |
 
 pub mod finding;
 pub mod ignition;
@@ -22,6 +23,7 @@ pub mod rule;
 pub mod select;
 mod shape;
 pub mod size;
+pub mod systemd;
 pub mod validate;
 
 use crate::api::{API_VERSION, ConfigName, MachineConfig, MachineConfigPool, MachineConfigSpec, annotation, label};

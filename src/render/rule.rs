@@ -94,6 +94,18 @@ rules! {
         "set enabled: false beside mask: true";
     UNIT_TEMPLATE = Error "unit-template": "A template is to be enabled without an instance, and has no `DefaultInstance`.",
         "enable an instance, NAME@INSTANCE.service, or write DefaultInstance= into [Install]";
+    UNIT_SYNTAX = Error "unit-syntax": "A unit's text breaks the syntax of unit files, so that it would not be read to its end.",
+        "correct the line; sections are [Name], all else is Name=Value or begins with #";
+    UNIT_SECTION = Warning "unit-section": "A section is none of this kind of unit: systemd ignores all that is in it.",
+        "write [Unit], [Install] or the section of the kind, such as [Service]; what is for others begins with X-";
+    UNIT_OUTSIDE = Warning "unit-outside-section": "A line of a unit stands before any section: systemd ignores it.",
+        "put a section such as [Unit] or [Service] above it";
+    UNIT_LINE = Warning "unit-line": "A line of a unit is neither a section nor Name=Value: systemd ignores it.",
+        "write Name=Value; put # before a comment, and a backslash at the end of a line that goes on";
+    UNIT_KEY = Warning "unit-key": "A key of a unit stands in a section that does not have it: systemd ignores it.",
+        "move it to the section that has it";
+    UNIT_INSTALL = Warning "unit-install": "A unit is to be enabled and has no [Install]: enabling it does nothing.",
+        "add [Install] with WantedBy=multi-user.target to its contents, or remove enabled";
 
     // Keys.
     USER = Error "user": "A user other than boot is configured.", "only the SSH keys of boot are managed; remove the user";
