@@ -1,9 +1,10 @@
 //! What differs between two configs, and what that costs a node under the policy. Pure.
 //!
 //! Preview, controller and daemon call these same functions, so that what a preview says is what a node does. Carrying the
-//! actions out is the node's; which policy is in effect is [`policy`]'s.
+//! actions out is the node's; which policy is in effect is [`policy`]'s; what is probably not meant is [`lint`]'s.
 
 mod combine;
+pub mod lint;
 pub mod policy;
 
 pub use combine::actions;

@@ -8,6 +8,8 @@
 //! | [`merge`] | sources laid over each other |
 //! | [`items`] | what a config means for a node; its canonical form and hash |
 //! | [`size`] | what the API server can store |
+//! | [`limit`] | `maxUnavailable` |
+//! | [`lint`] | what is allowed and probably not meant: for `mcx validate` |
 //! | [`rule`], [`finding`], [`path`] | what is said about it, and where |
 //! | [`ignition`] | the specification |
 //! | [`systemd`] | unit files as systemd reads them |
@@ -16,6 +18,8 @@ pub mod finding;
 pub mod ignition;
 pub mod items;
 mod layer;
+pub mod limit;
+pub mod lint;
 pub mod load;
 pub mod merge;
 pub mod path;

@@ -19,9 +19,10 @@ impl Install {
         let mut lines = Vec::new();
         for text in texts {
             let text = UnitText::read(text);
-            lines.extend(text.section("Install").map(|(key, value)| {
-                (key.to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" "))
-            }));
+            lines.extend(
+                text.section("Install")
+                    .map(|(key, value)| (key.to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" "))),
+            );
         }
         Self { lines }
     }

@@ -6,6 +6,7 @@
 mod contents;
 mod files;
 mod keys;
+mod secret;
 mod units;
 mod whole;
 
@@ -67,7 +68,7 @@ pub(super) fn below(base: &str, field: &str) -> String {
 }
 
 /// A text from the object in a one-line message, in backticks.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     // Enough to find it by; names are no secrets, and nothing longer than a path belongs into a message.
     let cut = crate::api::annotation::cut(text, 300);
     format!("`{}`", cut.escape_debug())

@@ -1,6 +1,6 @@
 //! Units of one source: names and bodies. What `enabled` and `mask` mean together is seen in the merged whole.
 
-use super::{Report, duplicates, quoted};
+use super::{Report, duplicates, quoted, secret};
 use crate::render::ignition;
 use crate::render::layer::UnitLayer;
 use crate::render::rule::{self, Rule};
@@ -108,6 +108,16 @@ fn body(unit: &str, text: Option<&str>, field: Arguments, report: &mut Report) {
     if let Some((line, problem)) = &refused {
         report.add(&rule::UNIT_SYNTAX, field, format!("line {line}: {problem}"));
     }
+    // Every user of a node may read its unit files.
+    if let Some(secret) = secret::find(text.as_bytes()) {
+        let help = "put it into a file with mode: 0o600 and name that in EnvironmentFile= or LoadCredential=";
+        report.help(
+            &rule::SECRET_READABLE,
+            field,
+            format!("holds {secret}; unit files are readable by everybody"),
+            help,
+        );
+    }
     let Some(sections) = directive::sections(unit) else { return };
     let mut odd = oddities(&read, sections);
     odd.retain(|o| refused.as_ref().is_none_or(|(line, _)| *line != o.line));
@@ -127,7 +137,8 @@ fn told(what: &What, unit: &str) -> (&'static Rule, String, String) {
     let kind = unit.rsplit_once('.').map_or("unit", |(_, kind)| kind);
     match what {
         What::UnknownSection { name, meant } => {
-            let message = format!("{} is no section of a {kind}; systemd ignores it with all lines in it", section(name));
+            let message =
+                format!("{} is no section of a {kind}; systemd ignores it with all lines in it", section(name));
             let help = match (meant, directive::kind_with(name)) {
                 (Some(meant), _) => format!("did you mean [{meant}]?"),
                 (None, Some(other)) => format!("put it into a {other}, or write another section"),

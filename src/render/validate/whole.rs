@@ -171,10 +171,10 @@ fn contents(merged: &Merged, decoder: &mut Decoder, found: &mut Vec<Finding>) {
             }
             Ok(read) => {
                 let readable = file.mode.value().unwrap_or(0o644) & 0o004 != 0;
-                let secret = read.private_key && readable;
+                let secret = read.secret.filter(|_| readable);
                 let size = read.content.size();
-                if secret {
-                    let message = format!("{} holds a private key and is readable by everybody", quoted(path));
+                if let Some(secret) = secret {
+                    let message = format!("{} holds {secret} and is readable by everybody", quoted(path));
                     let place = file.mode.now.map_or(place, |(_, place)| place);
                     let field = format!("storage.files[{}].mode", place.index);
                     add(merged, place, &field, &rule::SECRET_READABLE, message, found);
