@@ -159,7 +159,7 @@ rules! {
         "add units with type: Reboot to the defaults, or an entry for each unit";
     POLICY_OFF = Warning "policy-restart-off": "A policy restarts or reloads a unit that the same pool disables or masks.",
         "remove the action, or enable the unit";
-    POLICY_RELOAD = Warning "policy-reload": "A policy reloads a unit whose text has no ExecReload: the reload fails.",
+    POLICY_RELOAD = Warning "policy-reload": "A policy reloads a unit whose text has no `ExecReload`: the reload fails.",
         "use Restart, or add ExecReload= to [Service]";
     RENDERED_SIZE = Error "rendered-size": "A rendered config is too large for the API server.",
         "compress contents with gzip, or bring large files onto nodes in another way";

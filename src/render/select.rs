@@ -236,6 +236,30 @@ mod tests {
     }
 
     #[test]
+    fn a_source_that_no_pool_selects_is_told_what_its_role_was_meant_to_be() {
+        let pools = crate::api::shipped::pools();
+        let help = |key: &str, role: &str| {
+            let config = MachineConfig {
+                metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                    name: Some("10-a".to_owned()),
+                    labels: Some(labels(&[(key, role)])),
+                    ..Default::default()
+                },
+                ..MachineConfig::default()
+            };
+            unselected(&pools, &[config]).into_iter().map(|f| f.help).next()
+        };
+        assert_eq!(help(label::ROLE, "worker"), None);
+        assert_eq!(help(label::ROLE, "wroker"), Some(format!("did you mean {}: worker?", label::ROLE)));
+        assert_eq!(
+            help("machineconfiguration.openshift.io/role", "worker"),
+            Some(format!("write {}: worker for machineconfiguration.openshift.io/role", label::ROLE))
+        );
+        assert_eq!(help(label::ROLE, "infra"), Some(rule::SOURCE_UNSELECTED.fix.to_owned()));
+        assert_eq!(help("a/role", "b"), Some(rule::SOURCE_UNSELECTED.fix.to_owned()));
+    }
+
+    #[test]
     fn selectors_mean_what_kubernetes_means() {
         let a1 = labels(&[("a", "1")]);
         let none = labels(&[]);

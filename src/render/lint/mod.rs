@@ -75,6 +75,10 @@ impl<'a> View<'a> {
         texts::check(self, &mut found);
         units::check(self, &mut found);
         sizes::check(self, &mut found);
+        // Names that validation refuses may hold line breaks.
+        for finding in found.iter_mut().filter(|f| f.message.contains(char::is_control)) {
+            finding.message = finding.message.replace(char::is_control, " ");
+        }
         let mut said = BTreeSet::new();
         found.retain(|f| said.insert((f.rule, f.object.clone(), f.path.clone(), f.message.clone())));
         found

@@ -61,7 +61,7 @@ pub(super) fn shadowed(view: &View, decoder: &mut Decoder, found: &mut Vec<Findi
             quoted(&winner)
         );
         let mut finding = rule::SOURCE_ORDER.finding(&format!("MachineConfig/{loser}"), "metadata.name", message);
-        finding.help = "names are compared byte by byte: give it a higher number than worker's source".to_owned();
+        "names are compared byte by byte: give it a higher number than worker's source".clone_into(&mut finding.help);
         found.push(finding);
     }
     for ((loser, path, item, winner), pools) in pools_of {

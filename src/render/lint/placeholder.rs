@@ -20,8 +20,8 @@ pub(crate) fn in_text(text: &str) -> Option<(usize, &str)> {
     if is_markup || text.starts_with("#!") {
         return None;
     }
-    let lines = text.lines().enumerate().filter(|(_, line)| !is_comment(line));
-    lines.filter_map(|(i, line)| Some((i + 1, in_line(line)?))).next()
+    let mut lines = text.lines().enumerate().filter(|(_, line)| !is_comment(line));
+    lines.find_map(|(i, line)| Some((i + 1, in_line(line)?)))
 }
 
 /// The first placeholder of a single line, such as a path or a key.

@@ -15,7 +15,7 @@ const TEXT_LIMIT: u64 = 256 << 10;
 struct Text {
     object: String,
     path: String,
-    text: String,
+    body: String,
 }
 
 pub(super) fn check(view: &View, found: &mut Vec<Finding>) {
@@ -69,7 +69,7 @@ impl Where {
                 (format!("systemd.units[{i}].dropins[{j}].contents"), (*text)?.to_owned())
             }
         };
-        Some(Text { object: source.object.clone(), path: in_config(path), text })
+        Some(Text { object: source.object.clone(), path: in_config(path), body: text })
     }
 }
 
@@ -81,11 +81,11 @@ fn decoded(contents: Contents) -> Option<String> {
 
 /// What is to say of one text.
 fn one(item: &str, text: &Text, found: &mut Vec<Finding>) {
-    if let Some((line, placeholder)) = placeholder::in_text(&text.text) {
+    if let Some((line, placeholder)) = placeholder::in_text(&text.body) {
         let message = format!("line {line} of {item} still has the placeholder {}", quoted(placeholder));
         found.push(rule::PLACEHOLDER.finding(&text.object, &text.path, message));
     }
-    let (all, returns) = (text.text.matches('\n').count(), text.text.matches("\r\n").count());
+    let (all, returns) = (text.body.matches('\n').count(), text.body.matches("\r\n").count());
     if returns > 0 {
         let message = format!("{returns} of the {all} lines of {item} end in CR LF");
         found.push(rule::CRLF.finding(&text.object, &text.path, message));
@@ -96,14 +96,14 @@ fn one(item: &str, text: &Text, found: &mut Vec<Finding>) {
 fn line_ends(item: &str, texts: &[Text], found: &mut Vec<Finding>) {
     let mut first: BTreeMap<String, &Text> = BTreeMap::new();
     for text in texts.iter().filter(|_| texts.len() > 1) {
-        let plain = text.text.replace("\r\n", "\n");
+        let plain = text.body.replace("\r\n", "\n");
         let plain = plain.trim_end_matches('\n');
         // An empty file and one with an empty line are both written on purpose.
         if plain.is_empty() {
             continue;
         }
         let before = *first.entry(plain.to_owned()).or_insert(text);
-        if before.text != text.text {
+        if before.body != text.body {
             let message = format!("{item} differs from that of {} only in its line ends", before.object);
             found.push(rule::LINE_ENDS_ONLY.finding(&text.object, &text.path, message));
         }

@@ -94,7 +94,9 @@ fn is_defined(pool: &PoolView, name: &str) -> bool {
 /// `kubelet.service` and `10-x.conf` of `/etc/systemd/system/kubelet.service.d/10-x.conf`.
 fn dropin_file(path: &str) -> Option<(&str, &str)> {
     let (unit, name) = DIRECTORIES.iter().find_map(|dir| path.strip_prefix(dir))?.split_once(".d/")?;
-    name.ends_with(".conf").then_some((unit, name))
+    // By systemd's rule, which knows no `.CONF`.
+    let is_read = name.rsplit_once('.').is_some_and(|(_, ending)| ending == "conf");
+    is_read.then_some((unit, name))
 }
 
 fn kubelet(object: &str, field: String, name: &str, found: &mut Vec<Finding>) {

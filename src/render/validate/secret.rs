@@ -14,6 +14,12 @@ const PASSWORD_MIN: usize = 5;
 /// Shortest token that is taken for one, in characters.
 const TOKEN_MIN: usize = 16;
 
+/// Values that say whether there is a secret, or what to put there.
+const NOTHING: [&str; 14] = [
+    "true", "false", "none", "null", "empty", "yes", "no", "changeme", "password", "secret", "required", "optional",
+    "disabled", "enabled",
+];
+
 /// What kind of secret was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::render) enum Secret {
@@ -128,23 +134,7 @@ fn named(before: &str, after: &str) -> Option<Secret> {
 fn value(after: &str) -> Option<&str> {
     let after = after.trim_start();
     let quote = after.chars().next().filter(|c| matches!(c, '"' | '\''));
-    let value = match quote {
-        Some(quote) => after[1..].split(quote).next()?,
-        None => {
-            let mut words = after.split_ascii_whitespace();
-            let first = words.next()?;
-            // More words: prose, unless they are further settings or arguments.
-            let is_prose = words.next().is_some_and(|word| !word.contains(['=', ':', '#']) && !word.starts_with('-'));
-            if is_prose {
-                return None;
-            }
-            first.trim_end_matches([',', ';', '"', '\'', '}', ']', ')'])
-        }
-    };
-    const NOTHING: [&str; 14] = [
-        "true", "false", "none", "null", "empty", "yes", "no", "changeme", "password", "secret", "required",
-        "optional", "disabled", "enabled",
-    ];
+    let value = if let Some(quote) = quote { after[1..].split(quote).next()? } else { unquoted(after)? };
     let is_reference = value.starts_with(['/', '$', '<', '%', '{', '*', '[', '@', '~', '!', '&', '|', '>', '.'])
         || ["file:", "env:", "http://", "https://", "vault:"].iter().any(|scheme| value.starts_with(scheme))
         || value.contains("${")
@@ -152,6 +142,14 @@ fn value(after: &str) -> Option<&str> {
     let is_filler = value.chars().all(|c| matches!(c, 'x' | 'X' | '*' | '.' | '-' | '_'));
     let is_nothing = NOTHING.iter().any(|word| value.eq_ignore_ascii_case(word));
     (!value.contains(char::is_whitespace) && !is_reference && !is_filler && !is_nothing).then_some(value)
+}
+
+/// The first word, unless it is one of a sentence: what may follow is a further setting or argument.
+fn unquoted(after: &str) -> Option<&str> {
+    let mut words = after.split_ascii_whitespace();
+    let first = words.next()?;
+    let is_setting = |word: &str| word.contains(['=', ':', '#']) || word.starts_with('-');
+    words.next().is_none_or(is_setting).then(|| first.trim_end_matches([',', ';', '"', '\'', '}', ']', ')']))
 }
 
 /// Whether a value is long and has letters and digits mixed, as nobody writes names.

@@ -7,7 +7,7 @@ use crate::render::rule::{self, Rule};
 use crate::render::systemd::directive;
 use crate::render::systemd::oddity::{What, oddities};
 use crate::render::systemd::text::UnitText;
-use std::fmt::Arguments;
+use std::fmt::{Arguments, Write as _};
 
 /// How many ignored lines of one text are named: a text that is no unit at all has many.
 const NAMED: usize = 20;
@@ -126,7 +126,8 @@ fn body(unit: &str, text: Option<&str>, field: Arguments, report: &mut Report) {
         let (rule, mut message, help) = told(&oddity.what, unit);
         message.insert_str(0, &format!("line {}: ", oddity.line));
         if more > 0 && i + 1 == NAMED {
-            message.push_str(&format!(", and so does it {more} more lines"));
+            // Writing to a String does not fail.
+            let _ = write!(message, ", as it does {more} more lines");
         }
         report.help(rule, field, message, help);
     }
