@@ -1,5 +1,6 @@
 use super::*;
 use crate::api::shipped;
+use crate::render::load::{Input, load};
 use serde_json::{Value, json};
 
 fn cluster(spec: &Value) -> MachineConfiguration {
@@ -157,4 +158,28 @@ fn a_policy_that_is_not_read_is_not_looked_at() {
     let mut policy = policy_of(&json!({"files": [{"path": "/etc/nowhere"}]}));
     policy.metadata.name = Some("other".to_owned());
     assert_eq!(lint(&shipped::pools(), &[source(&json!([]))], &[policy]), []);
+}
+
+#[test]
+fn of_the_examples_only_what_they_contradict_each_other_in_is_said() {
+    let texts = [
+        include_str!("../../../examples/chrony-policy.yaml"),
+        include_str!("../../../examples/chrony.yaml"),
+        include_str!("../../../examples/disable-chrony.yaml"),
+        include_str!("../../../examples/ssh.yaml"),
+    ];
+    let inputs = |texts: &[&str]| {
+        let inputs =
+            texts.iter().enumerate().map(|(i, text)| Input { name: i.to_string(), bytes: text.as_bytes().to_vec() });
+        load(inputs.collect())
+    };
+    let all = inputs(&texts);
+    let found = lint(&all.known_pools(), &all.configs, &all.policies);
+    let rules: Vec<&str> = found.iter().map(|f| f.rule).collect();
+    // One of them restarts the chronyd that another disables: they are not meant to be applied together.
+    assert_eq!(rules, ["policy-restart-off"], "{found:#?}");
+    let without_the_last_two = inputs(&texts[..2]);
+    let found =
+        lint(&without_the_last_two.known_pools(), &without_the_last_two.configs, &without_the_last_two.policies);
+    assert_eq!(found, []);
 }

@@ -20,6 +20,9 @@ const NOTHING: [&str; 14] = [
     "disabled", "enabled",
 ];
 
+/// In the first line of a private key in PEM or of OpenSSH.
+const KEY_MARK: &str = "PRIVATE KEY-----";
+
 /// What kind of secret was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::render) enum Secret {
@@ -44,24 +47,20 @@ impl fmt::Display for Secret {
 /// The first kind of secret in these bytes, in the order of [`Secret`].
 pub(in crate::render) fn find(bytes: &[u8]) -> Option<Secret> {
     let bytes = &bytes[..bytes.len().min(SEARCH)];
-    if contains(bytes, b"PRIVATE KEY-----") || contains(bytes, b"PRIVATE KEY BLOCK-----") {
-        return Some(Secret::PrivateKey);
-    }
     // What is no text holds neither names nor words. The end may be cut within a character.
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() => std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()?,
-        Err(_) => return None,
+        Err(_) => return bytes.windows(KEY_MARK.len()).any(|w| w == KEY_MARK.as_bytes()).then_some(Secret::PrivateKey),
     };
+    if text.contains(KEY_MARK) || text.contains("PRIVATE KEY BLOCK-----") {
+        return Some(Secret::PrivateKey);
+    }
     if text.contains('\0') {
         return None;
     }
     let found: Vec<Secret> = text.lines().filter(|line| !is_comment(line)).filter_map(in_line).collect();
     [Secret::Token, Secret::Password].into_iter().find(|kind| found.contains(kind))
-}
-
-fn contains(bytes: &[u8], mark: &[u8]) -> bool {
-    bytes.windows(mark.len()).any(|window| window == mark)
 }
 
 fn is_comment(line: &str) -> bool {
@@ -100,12 +99,12 @@ fn has_token_form(word: &str) -> bool {
         word.strip_prefix(prefix)
             .is_some_and(|rest| rest.len() >= *length && rest.contains(|c: char| c.is_ascii_digit()))
     });
+    // Both of the first parts are JSON objects, `{"`, in base64.
     prefixed
-        || {
+        || word.starts_with("eyJ") && {
             let parts: Vec<&str> = word.split('.').collect();
-            // Both of the first are JSON objects, `{"`, in base64.
             matches!(parts[..], [header, claims, mark]
-            if header.starts_with("eyJ") && claims.starts_with("eyJ") && [header, claims, mark].iter().all(|p| p.len() >= 10))
+            if claims.starts_with("eyJ") && [header, claims, mark].iter().all(|p| p.len() >= 10))
         }
 }
 
@@ -190,6 +189,8 @@ mod tests {
         ] {
             assert_eq!(find(text.as_bytes()), found, "{text}");
         }
+        assert_eq!(find(b"\xff\n-----BEGIN PRIVATE KEY-----"), Some(Secret::PrivateKey), "beside what is no text");
+        assert_eq!(find(b"\xff\npassword=hunter22\n"), None);
     }
 
     #[test]
@@ -244,6 +245,7 @@ mod tests {
             "secret: my-registry-secret\n",
             "secretName: a1b2c3d4e5f6a7b8c9d0\n",
             "token: required\n",
+            "os.version.10.eyJ eyJx.eyJy.z\nmodule.eyJabcdefghijk.abcdefghijkl\n",
             "server 0.centos.pool.ntp.org iburst\n",
             "proxy = http://proxy.example.com:3128/a@b\n",
             "git = ssh://git@example.com:22/x\n",
