@@ -112,7 +112,7 @@ rules! {
         "write Name=Value; put # before a comment, and a backslash at the end of a line that goes on";
     UNIT_KEY = Warning "unit-key": "A key of a unit stands in a section that does not have it: systemd ignores it.",
         "move it to the section that has it";
-    UNIT_INSTALL = Warning "unit-install": "A unit is to be enabled and has no [Install]: enabling it does nothing.",
+    UNIT_INSTALL = Warning "unit-install": "A unit is to be enabled and has no `[Install]`: enabling it does nothing.",
         "add [Install] with WantedBy=multi-user.target to its contents, or remove enabled";
 
     DROPIN_UNIT = Warning "dropin-unit": "A drop-in belongs to a unit that no source defines and that is no well-known unit of an operating system.",

@@ -75,8 +75,8 @@ pub(super) fn shadowed(view: &View, decoder: &mut Decoder, found: &mut Vec<Findi
 /// number puts them in this order.
 fn is_turned(view: &View, pool: &PoolView, loser: &str, winner: &str) -> bool {
     let role = |name: &str| {
-        let source = view.sources.iter().find(|s| s.config.name() == name)?;
-        source_role(source.config)
+        let at = view.sources.binary_search_by(|s| s.config.name().cmp(name)).ok()?;
+        source_role(view.sources.get(at)?.config)
     };
     let custom = ![label::MASTER, label::WORKER].contains(&pool.pool.name());
     custom

@@ -150,6 +150,7 @@ fn placeholders_are_found_in_paths_keys_units_and_small_files() {
     let near = [
         file("10-a", "/etc/x.xml", "<config>\n  <server-name>x</server-name>\n</config>\n"),
         file("20-b", "/usr/local/bin/x", "#!/bin/sh\necho \"usage: x <name>\"\nsort <in >out\n"),
+        file("25-c", "/usr/local/lib/x.py", "usage = \"x <name>\"\n"),
         file("30-c", "/etc/binary", "\u{0}<name>"),
         file("40-d", "/etc/large", &format!("<name>\n{}", "x".repeat(300 << 10))),
         source("50-e", keys(&json!(["ssh-rsa <ssh-public-key>"]))),

@@ -11,6 +11,12 @@ use std::collections::BTreeMap;
 /// Largest text that is looked into, in bytes, decoded: people write small ones.
 const TEXT_LIMIT: u64 = 256 << 10;
 
+/// Endings of files of code and prose, where brackets are syntax or stand for what a reader gives later.
+const CODE_AND_PROSE: [&str; 24] = [
+    "py", "c", "h", "cc", "cpp", "hpp", "go", "rs", "js", "ts", "java", "pl", "pm", "rb", "lua", "sh", "bash", "awk",
+    "md", "rst", "adoc", "html", "xml", "svg",
+];
+
 /// A text and where it stands.
 struct Text {
     object: String,
@@ -81,7 +87,9 @@ fn decoded(contents: Contents) -> Option<String> {
 
 /// What is to say of one text.
 fn one(item: &str, text: &Text, found: &mut Vec<Finding>) {
-    if let Some((line, placeholder)) = placeholder::in_text(&text.body) {
+    let ending = item.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let left = Some(&text.body).filter(|_| !CODE_AND_PROSE.contains(&ending));
+    if let Some((line, placeholder)) = left.and_then(|body| placeholder::in_text(body)) {
         let message = format!("line {line} of {item} still has the placeholder {}", quoted(placeholder));
         found.push(rule::PLACEHOLDER.finding(&text.object, &text.path, message));
     }

@@ -14,10 +14,10 @@ const PASSWORD_MIN: usize = 5;
 /// Shortest token that is taken for one, in characters.
 const TOKEN_MIN: usize = 16;
 
-/// Values that say whether there is a secret, or what to put there.
-const NOTHING: [&str; 14] = [
+/// Values that say whether there is a secret, or what or of which type to put there.
+const NOTHING: [&str; 18] = [
     "true", "false", "none", "null", "empty", "yes", "no", "changeme", "password", "secret", "required", "optional",
-    "disabled", "enabled",
+    "disabled", "enabled", "bool", "bytes", "str", "string",
 ];
 
 /// In the first line of a private key in PEM or of OpenSSH.
@@ -148,7 +148,9 @@ fn unquoted(after: &str) -> Option<&str> {
     let mut words = after.split_ascii_whitespace();
     let first = words.next()?;
     let is_setting = |word: &str| word.contains(['=', ':', '#']) || word.starts_with('-');
-    words.next().is_none_or(is_setting).then(|| first.trim_end_matches([',', ';', '"', '\'', '}', ']', ')']))
+    let value = first.trim_end_matches([',', ';', '"', '\'', '}', ']', ')']);
+    // A call or an index is code.
+    (words.next().is_none_or(is_setting) && !value.contains(['(', '['])).then_some(value)
 }
 
 /// Whether a value is long and has letters and digits mixed, as nobody writes names.
@@ -245,6 +247,7 @@ mod tests {
             "secret: my-registry-secret\n",
             "secretName: a1b2c3d4e5f6a7b8c9d0\n",
             "token: required\n",
+            "password = getpass.getpass()\nconnect(password: bytes, x)\n",
             "os.version.10.eyJ eyJx.eyJy.z\nmodule.eyJabcdefghijk.abcdefghijkl\n",
             "server 0.centos.pool.ntp.org iburst\n",
             "proxy = http://proxy.example.com:3128/a@b\n",
