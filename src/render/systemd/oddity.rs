@@ -142,4 +142,54 @@ mod tests {
             }
         }
     }
+
+    /// What systemd says of a text, one word a line, and `stop` when it gives up.
+    fn of_systemd(text: &str) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.service");
+        std::fs::write(&path, text).unwrap();
+        let mut command = std::process::Command::new("systemd-analyze");
+        let output = command.args(["verify", "--man=no"]).arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let own = said.lines().filter(|line| line.starts_with(path.to_str().unwrap()));
+        let kinds = own.filter_map(|line| {
+            [
+                ("Missing '='", "no-equals"),
+                ("Missing key name", "no-key"),
+                ("Unknown section", "section"),
+                ("Assignment outside", "outside"),
+                ("Unknown key", "misplaced"),
+                ("Invalid section header", "stop"),
+                ("Bad characters in section", "stop"),
+            ]
+            .into_iter()
+            .find_map(|(text, kind)| line.contains(text).then(|| kind.to_owned()))
+        });
+        kinds.collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+        #[test]
+        #[ignore = "needs systemd-analyze, of version 252 or later"]
+        fn systemd_says_the_same(
+            text in "(\\[(Unit|Service|Timer|X-a|Unit)\\]\n|(After|ExecStart|WantedBy|Nice|)=x\n|foo\n|\\[Unit\\] x\n|\\[\"a\"\\]\n|# c\n| ;c=d\n|Nice=1\\\\\n|Nice=1\\\\\\\\\n|\u{feff}|\r|\n| ){0,14}"
+        ) {
+            let read = UnitText::read(&text);
+            let mut ours: Vec<String> = oddities(&read, directive::sections("a.service").unwrap())
+                .into_iter()
+                .map(|o| match o.what {
+                    What::UnknownSection { .. } => "section",
+                    What::Outside => "outside",
+                    What::NoEquals => "no-equals",
+                    What::NoKey => "no-key",
+                    What::Misplaced { .. } => "misplaced",
+                })
+                .map(str::to_owned)
+                .collect();
+            ours.extend(read.stop.map(|_| "stop".to_owned()));
+            prop_assert_eq!(ours, of_systemd(&text), "{:?}", text);
+        }
+    }
 }
