@@ -419,10 +419,26 @@ fn units() {
         (
             "a body that is none",
             unit("name: a.service\ncontents: \"[Unit\\n\""),
-            "ignition",
+            "unit-syntax",
             "14:",
             &format!("{UNIT}.contents"),
-            "",
+            "line 1: a section name does not end",
+        ),
+        (
+            "a section over two lines, which only systemd refuses",
+            unit("name: a.service\ncontents: \"[Unit]\\n[Serv\\nice]\\n\""),
+            "unit-syntax",
+            "14:",
+            &format!("{UNIT}.contents"),
+            "line 2: a section name does not end",
+        ),
+        (
+            "a drop-in that is none",
+            unit("name: a.service\ndropins: [{name: x.conf, contents: \"[Unit]\\nfoo\\n\"}]"),
+            "unit-syntax",
+            "14:",
+            &format!("{UNIT}.dropins[0].contents"),
+            "line 2: an option has no equals sign",
         ),
         (
             "NUL in a body",
@@ -603,6 +619,7 @@ fn what_is_legal_is_accepted() {
     }
     assert_eq!(accepted("no mode", &mode("null")).0, usual, "0644 is the default");
     // Accepted with a warning.
+    let body = |text: &str| unit(&format!("name: a.service\ncontents: \"{text}\""));
     for (name, input, rule, place) in [
         ("644", mode("644"), "mode-decimal", "14:"),
         ("755", mode("755"), "mode-decimal", "14:"),
@@ -616,8 +633,36 @@ fn what_is_legal_is_accepted() {
         (
             "enabled without [Install]",
             unit("name: a.service\nenabled: true\ncontents: \"[Unit]\\nDescription=x\\n\""),
-            "ignition-hint",
-            "",
+            "unit-install",
+            "14:",
+        ),
+        (
+            "enabled with an empty [Install]",
+            unit("name: a.service\nenabled: true\ncontents: \"[Install]\\nWantedBy=\\n\""),
+            "unit-install",
+            "14:",
+        ),
+        (
+            "an instance of a template without [Install]",
+            source(
+                "systemd:\n  units:\n  - {name: a@.service, contents: \"[Unit]\\n\"}\n  - {name: a@b.service, enabled: true}",
+            ),
+            "unit-install",
+            "14:",
+        ),
+        ("a token", contents("data:,token=abcdef.0123456789abcdef"), "secret-readable", ""),
+        ("a password", contents("data:,password=hunter22"), "secret-readable", ""),
+        ("a password in a unit", body("[Service]\\nEnvironment=DB_PASSWORD=hunter22\\n"), "secret-readable", "14:"),
+        ("a section of another kind", body("[Timer]\\nOnCalendar=daily\\n"), "unit-section", "14:"),
+        ("text before the sections", body("Description=x\\n[Unit]\\n"), "unit-outside-section", "14:"),
+        ("an assignment of nothing", body("[Unit]\\n=x\\n"), "unit-line", "14:"),
+        ("no assignment, which the specification lets pass", body("[Unit]\\nA=b\\\\\\\\\\nfoo\\n"), "unit-line", "14:"),
+        ("a key of another section", body("[Unit]\\nExecStart=/bin/true\\n"), "unit-key", "14:"),
+        (
+            "a key of another section in a drop-in",
+            unit("name: a.service\ndropins: [{name: x.conf, contents: \"[Service]\\nAfter=b.service\\n\"}]"),
+            "unit-key",
+            "14:",
         ),
     ] {
         let (_, stderr) = accepted(name, &input);
@@ -673,7 +718,13 @@ fn what_is_legal_is_accepted() {
     let zipped = file(&format!("path: /etc/x\ncontents: {{compression: gzip, source: 'data:;base64,{packed}'}}"));
     assert_eq!(accepted("gzip", &zipped).0, plain);
     // Units and keys.
+    let dropin = "name: a.service\nenabled: true\ncontents: \"[Unit]\\n\"\ndropins: [{name: x.conf, contents: \"[Install]\\nWantedBy=a.target\\n\"}]";
     for (name, input) in [
+        ("[Install] in a drop-in", unit(dropin)),
+        ("enabled, of the operating system", unit("name: a.service\nenabled: true")),
+        ("a section for others", body("[X-Mine]\\nfoo=1\\n[Unit]\\nX-Mine=1\\nBrandNewKey=1\\n")),
+        ("a comment in a continued line", body("[Service]\\nExecStart=/bin/a \\\\\\n# x=\\n  b=c\\n")),
+        ("a variable for a password", body("[Service]\\nExecStart=/bin/a --password=$PASSWORD\\n")),
         ("an instance", unit("name: a@b.service\nenabled: true")),
         ("a template of the vendor", unit("name: a@.service\nenabled: true")),
         ("contents and mask", unit("name: a.service\nmask: true\ncontents: \"[Unit]\\n\"")),

@@ -1,10 +1,11 @@
 //! What differs between two configs, and what that costs a node under the policy. Pure.
 //!
 //! Preview, controller and daemon call these same functions, so that what a preview says is what a node does. Carrying the
-//! actions out is the node's; which policy is in effect is [`policy`]'s.
+//! actions out is the node's; which policy is in effect is [`policy`]'s; what is probably not meant is [`lint`]'s.
 
 mod combine;
 pub mod cost;
+pub mod lint;
 pub mod policy;
 pub mod text;
 

@@ -117,7 +117,9 @@ fn explain_item(args: &Args, text: &str) -> anyhow::Result<ExitCode> {
     let mut explained: Vec<Explained> = Vec::new();
     let mut known = Vec::new();
     for pool in loaded.known_pools() {
-        let Some(items) = state.pools.get(pool.name()) else { continue };
+        if !state.pools.contains_key(pool.name()) {
+            continue;
+        }
         let stories = story::stories(&pool, &loaded.configs);
         let named: Vec<Item> = stories.iter().map(|story| story.item.clone()).collect();
         if let Some(item) = Item::find(text, &named) {

@@ -3,11 +3,11 @@
 
 use super::compare::{self, Deviation, is_as_wanted};
 use super::host::{Accounts, Error, Host, Kind, Mounts, Root, is_absent, is_blocked, real_path, split};
-use super::install::{Install, is_template, template_of};
 use super::layout::{Layout, Sort, Want, unit_path};
 use super::originals::{Originals, Was};
 use super::transaction::{ancestors, blocking};
 use super::units::{self, Body};
+use crate::render::systemd::install::{Install, is_template, template_of};
 use nix::sys::stat::fstat;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use std::collections::{BTreeMap, BTreeSet};

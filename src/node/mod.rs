@@ -10,7 +10,7 @@
 //! | `plan` | the steps of an update: pure |
 //! | `transaction` | carries the steps out, forward or back |
 //! | `originals` | what stood at a path before mcx |
-//! | `units`, `install` | how units are enabled; what `[Install]` says: pure |
+//! | `units` | how units are enabled |
 //! | `check` | whether an update can be carried out |
 //! | `compare` | what of the disk differs from a config: one comparison for check, drift and verify |
 //! | `look` | a disk beside a config, for people: without the daemon's lock, nothing is written |
@@ -31,7 +31,6 @@ pub mod disk;
 pub mod folder;
 mod form;
 pub mod host;
-mod install;
 pub mod journal;
 mod layout;
 pub mod look;

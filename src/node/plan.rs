@@ -3,8 +3,8 @@
 //! Each durable step of a transaction is one [`Step`]. A step says what, not how far: whoever carries it out looks at
 //! the disk first, so that a list that was cut off anywhere is simply carried out again from its beginning.
 
-use super::install::Install;
 use super::layout::{Layout, Sort, Want};
+use crate::render::systemd::install::Install;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 

@@ -6,9 +6,9 @@
 
 use super::compare::is_mask;
 use super::host::{Error, Host, Kind, Meta, Root, split};
-use super::install::{Install, is_template, template_of};
 use super::layout::{Layout, RUNTIME_UNIT_DIR, UNIT_DIR};
 use super::originals::Enablement;
+use crate::render::systemd::install::{Install, is_template, template_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | `view` | a Node, a pool and their surroundings as values |
 //! | `membership` | which pool a node is in |
-//! | `limit` | `maxUnavailable` |
 //! | `rollout` | who gets a slot and a desired config, who gives a slot back |
 //! | `takeover` | what a new leader does before anything else |
 //! | `status` | a pool's counts and conditions |
@@ -25,6 +24,8 @@
 //! | `backoff` | how long to wait after a failure |
 //! | `controller` | the wiring of all this |
 
+pub use crate::render::limit;
+
 pub mod backoff;
 pub mod cache;
 pub mod caches;
@@ -36,7 +37,6 @@ pub mod events;
 pub(crate) mod fake_api;
 pub mod handover;
 pub mod leader;
-pub mod limit;
 pub mod membership;
 pub mod metrics;
 pub mod placement;

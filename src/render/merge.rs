@@ -25,6 +25,8 @@ pub struct Shadowed {
     pub winner: String,
     /// Source whose item is hidden. Only one that says something else is: equal values hide nothing.
     pub loser: String,
+    /// Field path of the hidden item in the loser.
+    pub path: String,
 }
 
 /// A source in the merge.
@@ -213,22 +215,26 @@ impl<'a> Merged<'a> {
             };
             items.files.insert((*path).to_owned(), item);
         }
-        for (name, unit) in &self.units {
+        items.units = self.unit_items();
+        if !self.keys.is_empty() {
+            items.keys = Some(self.keys.keys().map(|k| (*k).to_owned()).collect());
+        }
+        items
+    }
+
+    /// The units that a node would have.
+    pub(super) fn unit_items(&self) -> BTreeMap<String, UnitItem> {
+        let items = self.units.iter().map(|(name, unit)| {
             let item = UnitItem {
                 contents: unit.body().map(str::to_owned),
                 dropins: unit.dropin_bodies().map(|(name, text)| (name.to_owned(), text.to_owned())).collect(),
                 enabled: unit.enabled.now.map(|(value, _)| value),
                 mask: unit.mask.now.map(|(value, _)| value),
             };
-            // A unit of which nothing is said is nothing to a node.
-            if !item.is_empty() {
-                items.units.insert((*name).to_owned(), item);
-            }
-        }
-        if !self.keys.is_empty() {
-            items.keys = Some(self.keys.keys().map(|k| (*k).to_owned()).collect());
-        }
-        items
+            ((*name).to_owned(), item)
+        });
+        // A unit of which nothing is said is nothing to a node.
+        items.filter(|(_, item)| !item.is_empty()).collect()
     }
 
     /// Items of one source that a later one replaced with something else, in the order of items, then of sources.
@@ -236,42 +242,25 @@ impl<'a> Merged<'a> {
         let mut found = Vec::new();
         for (path, file) in &self.files {
             let mut digest = |c: &Contents| decoder.decode(*c).as_ref().ok().map(|d| d.content.clone());
-            self.hidden(format_args!("file {path}"), &file.contents, |a, b| digest(a) == digest(b), &mut found);
-            self.hidden(format_args!("mode of file {path}"), &file.mode, |a, b| a == b, &mut found);
-            self.hidden(format_args!("user of file {path}"), &file.user_id, |a, b| a == b, &mut found);
-            self.hidden(format_args!("user of file {path}"), &file.user_name, |a, b| a == b, &mut found);
-            self.hidden(format_args!("group of file {path}"), &file.group_id, |a, b| a == b, &mut found);
-            self.hidden(format_args!("group of file {path}"), &file.group_name, |a, b| a == b, &mut found);
+            let mut hidden = Hidden { merged: self, list: "storage.files", found: &mut found };
+            let same = |a: &Contents, b: &Contents| digest(a) == digest(b);
+            hidden.of(format_args!("file {path}"), "contents", &file.contents, same);
+            hidden.of(format_args!("mode of file {path}"), "mode", &file.mode, |a, b| a == b);
+            hidden.of(format_args!("user of file {path}"), "user.id", &file.user_id, |a, b| a == b);
+            hidden.of(format_args!("user of file {path}"), "user.name", &file.user_name, |a, b| a == b);
+            hidden.of(format_args!("group of file {path}"), "group.id", &file.group_id, |a, b| a == b);
+            hidden.of(format_args!("group of file {path}"), "group.name", &file.group_name, |a, b| a == b);
         }
         for (name, unit) in &self.units {
-            self.hidden(format_args!("unit {name}"), &unit.contents, |a, b| a == b, &mut found);
+            let mut hidden = Hidden { merged: self, list: "systemd.units", found: &mut found };
+            hidden.of(format_args!("unit {name}"), "contents", &unit.contents, |a, b| a == b);
             for (dropin, field) in &unit.dropins {
-                self.hidden(format_args!("drop-in {name}/{dropin}"), field, |a, b| a == b, &mut found);
+                hidden.of(format_args!("drop-in {name}/{dropin}"), "dropins", field, |a, b| a == b);
             }
-            self.hidden(format_args!("enabled of unit {name}"), &unit.enabled, |a, b| a == b, &mut found);
-            self.hidden(format_args!("mask of unit {name}"), &unit.mask, |a, b| a == b, &mut found);
+            hidden.of(format_args!("enabled of unit {name}"), "enabled", &unit.enabled, |a, b| a == b);
+            hidden.of(format_args!("mask of unit {name}"), "mask", &unit.mask, |a, b| a == b);
         }
         found
-    }
-
-    fn hidden<T>(
-        &self,
-        item: Arguments,
-        field: &Field<T>,
-        same: impl FnMut(&T, &T) -> bool,
-        found: &mut Vec<Shadowed>,
-    ) {
-        if field.hidden.is_empty() {
-            return;
-        }
-        let Some((_, winner)) = &field.now else { return };
-        for (_, loser, _) in field.said(same).filter(|(_, _, fate)| *fate == Fate::Hidden) {
-            found.push(Shadowed {
-                item: item.to_string(),
-                winner: self.source_name(winner.source),
-                loser: self.source_name(loser.source),
-            });
-        }
     }
 
     pub(super) fn source_name(&self, source: usize) -> String {
@@ -300,6 +289,31 @@ impl<'a> Merged<'a> {
         let all = files.chain(units).chain(keys);
         all.map(|(size, item, place)| (size, item, place.map_or(String::new(), |p| self.source_name(p.source))))
             .collect()
+    }
+}
+
+/// Collects what is hidden in the items of one list.
+struct Hidden<'m, 'a> {
+    merged: &'m Merged<'a>,
+    list: &'static str,
+    found: &'m mut Vec<Shadowed>,
+}
+
+impl Hidden<'_, '_> {
+    fn of<T>(&mut self, item: Arguments, part: &str, field: &Field<T>, same: impl FnMut(&T, &T) -> bool) {
+        if field.hidden.is_empty() {
+            return;
+        }
+        let Some((_, winner)) = &field.now else { return };
+        for (_, loser, _) in field.said(same).filter(|(_, _, fate)| *fate == Fate::Hidden) {
+            let at = format!("{}[{}].{part}", self.list, loser.index);
+            self.found.push(Shadowed {
+                item: item.to_string(),
+                winner: self.merged.source_name(winner.source),
+                loser: self.merged.source_name(loser.source),
+                path: validate::below(self.merged.sources[loser.source].at, &at),
+            });
+        }
     }
 }
 

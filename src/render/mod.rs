@@ -13,8 +13,11 @@
 //! | [`state`] | what an input says that the nodes of each pool have |
 //! | [`size`] | what the API server can store |
 //! | [`author`] | from plain files to the source that a person would write |
+//! | [`limit`] | `maxUnavailable` |
+//! | [`lint`] | what is allowed and probably not meant: for `mcx validate` |
 //! | [`rule`], [`finding`], [`path`] | what is said about it, and where |
 //! | [`ignition`] | the specification |
+//! | [`systemd`] | unit files as systemd reads them |
 
 pub mod author;
 pub mod finding;
@@ -22,6 +25,8 @@ pub mod ignition;
 pub mod item;
 pub mod items;
 mod layer;
+pub mod limit;
+pub mod lint;
 pub mod load;
 pub mod merge;
 pub mod path;
@@ -29,9 +34,10 @@ pub mod rule;
 pub mod select;
 mod shape;
 pub mod size;
-pub mod stored;
 pub mod state;
+pub mod stored;
 pub mod story;
+pub mod systemd;
 pub mod validate;
 
 use crate::api::{API_VERSION, ConfigName, MachineConfig, MachineConfigPool, MachineConfigSpec, annotation, label};

@@ -73,8 +73,16 @@ rules! {
         "remove it";
     FILE_EMPTY = Warning "file-empty": "A file has no contents in any source and will be empty.",
         "write source: 'data:,' if that is meant";
-    SECRET_READABLE = Warning "secret-readable": "A private key lies in a file that everybody on the node may read.",
+    SECRET_READABLE = Warning "secret-readable": "A private key, token or password lies where everybody on the node may read it.",
         "set mode: 0o600; sources are readable in the cluster, too";
+    PLACEHOLDER = Warning "placeholder": "A placeholder in angle brackets is left from an example.",
+        "put the real value in its place, without the brackets";
+    CRLF = Warning "crlf": "The lines of a text end in CR LF: programs on a node take the CR for a part of the line.",
+        "save it with LF line ends, for example with dos2unix";
+    LINE_ENDS_ONLY = Warning "line-ends-only": "Two sources bring the same text, with other line ends or another end of the file.",
+        "make both texts equal, or keep one";
+    ITEM_SHADOWED = Warning "item-shadowed": "A later source of the same pool replaces an item of an earlier one.",
+        "remove the one that is not wanted; the source whose name sorts last wins";
 
     // Contents.
     SOURCE = Error "contents-source": "Contents are not a data: URL.", "put the content into the config as a data: URL";
@@ -94,6 +102,23 @@ rules! {
         "set enabled: false beside mask: true";
     UNIT_TEMPLATE = Error "unit-template": "A template is to be enabled without an instance, and has no `DefaultInstance`.",
         "enable an instance, NAME@INSTANCE.service, or write DefaultInstance= into [Install]";
+    UNIT_SYNTAX = Error "unit-syntax": "A unit's text breaks the syntax of unit files, so that it would not be read to its end.",
+        "correct the line; sections are [Name], all else is Name=Value or begins with #";
+    UNIT_SECTION = Warning "unit-section": "A section is none of this kind of unit: systemd ignores all that is in it.",
+        "write [Unit], [Install] or the section of the kind, such as [Service]; what is for others begins with X-";
+    UNIT_OUTSIDE = Warning "unit-outside-section": "A line of a unit stands before any section: systemd ignores it.",
+        "put a section such as [Unit] or [Service] above it";
+    UNIT_LINE = Warning "unit-line": "A line of a unit is neither a section nor Name=Value: systemd ignores it.",
+        "write Name=Value; put # before a comment, and a backslash at the end of a line that goes on";
+    UNIT_KEY = Warning "unit-key": "A key of a unit stands in a section that does not have it: systemd ignores it.",
+        "move it to the section that has it";
+    UNIT_INSTALL = Warning "unit-install": "A unit is to be enabled and has no `[Install]`: enabling it does nothing.",
+        "add [Install] with WantedBy=multi-user.target to its contents, or remove enabled";
+
+    DROPIN_UNIT = Warning "dropin-unit": "A drop-in belongs to a unit that no source defines and that is no well-known unit of an operating system.",
+        "check the unit's name; nothing is wrong if the nodes' operating system brings it";
+    KUBELET_DROPIN = Warning "kubelet-dropin": "A drop-in of kubelet.service is not numbered 10 to 49, the range for those of MachineConfigs.",
+        "name it NN-NAME.conf with NN from 10 to 49";
 
     // Keys.
     USER = Error "user": "A user other than boot is configured.", "only the SSH keys of boot are managed; remove the user";
@@ -110,6 +135,10 @@ rules! {
         "begin the name with two digits, such as 50-";
     SOURCE_UNSELECTED = Warning "source-unselected": "No pool selects a source.",
         "label it with machineconfiguration.alauda.io/role: worker or another pool's role";
+    SOURCE_ORDER = Warning "source-order": "A source's name sorts where its number or pool would not have it: names are compared byte by byte.",
+        "write all numbers with two digits";
+    SOURCE_SIZE = Warning "source-size": "A source is too large for `kubectl apply`, which keeps a copy of it in an annotation of at most 256 KiB.",
+        "use kubectl apply --server-side, or split the source";
     POOL_NAME = Error "pool-name": "A pool's name is too long for the labels and names made from it.",
         "use a name of at most 63 letters, digits, dashes and dots";
     POOL_SELECTOR = Error "pool-selector": "A label selector of a pool cannot be read.", "correct the selector";
@@ -119,7 +148,19 @@ rules! {
         "use the pool master for them";
     NO_SOURCES = Error "no-sources": "A pool selects no source at all.",
         "correct machineConfigSelector or the labels of the sources";
+    MAX_UNAVAILABLE = Error "max-unavailable": "A pool's maxUnavailable is no limit: no node of the pool is given a new config.",
+        "write a number of nodes, or a percentage such as \"20%\"";
+    MAX_UNAVAILABLE_ALL = Warning "max-unavailable-all": "A pool's maxUnavailable lets all its nodes be unavailable at once.",
+        "write less than the number of nodes, or less than 100%";
     POLICY = Error "policy": "A node disruption policy cannot be put into effect.", "correct the field";
+    POLICY_UNUSED = Warning "policy-unused": "An entry of a policy applies to nothing that any source brings.",
+        "correct the path or name, or remove the entry";
+    POLICY_DEFAULTS = Warning "policy-defaults": "A policy replaces the shipped default for units, Reboot, by nothing: changed units do not take effect until something restarts them.",
+        "add units with type: Reboot to the defaults, or an entry for each unit";
+    POLICY_OFF = Warning "policy-restart-off": "A policy restarts or reloads a unit that the same pool disables or masks.",
+        "remove the action, or enable the unit";
+    POLICY_RELOAD = Warning "policy-reload": "A policy reloads a unit whose text has no `ExecReload`: the reload fails.",
+        "use Restart, or add ExecReload= to [Service]";
     RENDERED_SIZE = Error "rendered-size": "A rendered config is too large for the API server.",
         "compress contents with gzip, or bring large files onto nodes in another way";
     RENDERED_NEAR = Warning "rendered-near-limit": "A rendered config is near the limit of the API server.",

@@ -3,7 +3,7 @@
 //! Which nodes a pool takes uses the same [`matches()`]; what follows from it is the controller's.
 
 use super::finding::Finding;
-use super::rule;
+use super::{path, rule};
 use crate::api::{MachineConfig, MachineConfigPool, label};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
@@ -162,20 +162,24 @@ pub fn asks_for_masters(pool: &MachineConfigPool) -> Option<&'static str> {
     })
 }
 
+/// Whether a pool selects a source. Not asked of rendered configs, which are never sources.
+pub fn selects(pool: &MachineConfigPool, source: &MachineConfig) -> Result<bool, SelectorError> {
+    let none = BTreeMap::new();
+    matches(pool.spec.machine_config_selector.as_ref(), source.metadata.labels.as_ref().unwrap_or(&none))
+}
+
 /// The sources that a pool selects, in order of merge: byte order of their names. Rendered configs are left out.
 pub fn sources<'a>(
     pool: &MachineConfigPool,
     all: &'a [MachineConfig],
 ) -> Result<Vec<&'a MachineConfig>, SelectorError> {
-    let selector = pool.spec.machine_config_selector.as_ref();
-    let none = BTreeMap::new();
-    if let Some(selector) = selector {
+    if let Some(selector) = &pool.spec.machine_config_selector {
         // Also without any source: a slip must not wait for the first one to show.
         check(selector)?;
     }
     let mut selected = Vec::new();
     for source in all.iter().filter(|c| !c.is_rendered()) {
-        if matches(selector, source.metadata.labels.as_ref().unwrap_or(&none))? {
+        if selects(pool, source)? {
             selected.push(source);
         }
     }
@@ -185,22 +189,33 @@ pub fn sources<'a>(
 
 /// Sources that none of `pools` selects: written for nobody, or with a slip in a label.
 pub fn unselected(pools: &[MachineConfigPool], all: &[MachineConfig]) -> Vec<Finding> {
-    let none = BTreeMap::new();
-    let taken = |source: &MachineConfig| {
-        let labels = source.metadata.labels.as_ref().unwrap_or(&none);
-        // A selector that cannot be read is a finding of its pool.
-        pools.iter().any(|p| matches(p.spec.machine_config_selector.as_ref(), labels) == Ok(true))
-    };
+    // A selector that cannot be read is a finding of its pool.
+    let taken = |source: &MachineConfig| pools.iter().any(|p| selects(p, source) == Ok(true));
     let mut found: Vec<Finding> = all
         .iter()
         .filter(|c| !c.is_rendered() && !taken(c))
         .map(|c| {
             let object = format!("MachineConfig/{}", c.name());
-            rule::SOURCE_UNSELECTED.finding(&object, "metadata.labels", "no pool selects these labels")
+            let mut finding =
+                rule::SOURCE_UNSELECTED.finding(&object, "metadata.labels", "no pool selects these labels");
+            finding.help = role_meant(pools, c).unwrap_or(finding.help);
+            finding
         })
         .collect();
     found.sort_by(|a, b| a.object.cmp(&b.object));
     found
+}
+
+/// What the role of a source was probably meant to be: another spelling of a pool's, or the same under another key.
+fn role_meant(pools: &[MachineConfigPool], source: &MachineConfig) -> Option<String> {
+    let labels = source.metadata.labels.as_ref()?;
+    if let Some(role) = labels.get(label::ROLE) {
+        let near = path::nearest(role, pools.iter().map(MachineConfigPool::name))?;
+        return Some(format!("did you mean {}: {near}?", label::ROLE));
+    }
+    let is_pool = |value: &String| pools.iter().any(|p| p.name() == value);
+    let (key, role) = labels.iter().find(|(key, value)| key.ends_with("/role") && is_pool(value))?;
+    Some(format!("write {}: {role} for {}", label::ROLE, key.escape_debug()))
 }
 
 #[cfg(test)]
@@ -218,6 +233,30 @@ mod tests {
 
     fn pool(name: &str, spec: &Value) -> MachineConfigPool {
         serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+    }
+
+    #[test]
+    fn a_source_that_no_pool_selects_is_told_what_its_role_was_meant_to_be() {
+        let pools = crate::api::shipped::pools();
+        let help = |key: &str, role: &str| {
+            let config = MachineConfig {
+                metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                    name: Some("10-a".to_owned()),
+                    labels: Some(labels(&[(key, role)])),
+                    ..Default::default()
+                },
+                ..MachineConfig::default()
+            };
+            unselected(&pools, &[config]).into_iter().map(|f| f.help).next()
+        };
+        assert_eq!(help(label::ROLE, "worker"), None);
+        assert_eq!(help(label::ROLE, "wroker"), Some(format!("did you mean {}: worker?", label::ROLE)));
+        assert_eq!(
+            help("machineconfiguration.openshift.io/role", "worker"),
+            Some(format!("write {}: worker for machineconfiguration.openshift.io/role", label::ROLE))
+        );
+        assert_eq!(help(label::ROLE, "infra"), Some(rule::SOURCE_UNSELECTED.fix.to_owned()));
+        assert_eq!(help("a/role", "b"), Some(rule::SOURCE_UNSELECTED.fix.to_owned()));
     }
 
     #[test]

@@ -26,6 +26,27 @@ pub(super) fn of(value: &impl Serialize) -> u64 {
     counter.0
 }
 
+/// Bytes of `value` as JSON the way kubectl writes it, which escapes `<`, `>` and `&`.
+pub(super) fn as_go(value: &impl Serialize) -> u64 {
+    let mut counter = GoCounter(0);
+    let _ = serde_json::to_writer(&mut counter, value);
+    counter.0
+}
+
+struct GoCounter(u64);
+
+impl io::Write for GoCounter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let escaped = bytes.iter().filter(|b| matches!(b, b'<' | b'>' | b'&')).count();
+        self.0 += (bytes.len() + escaped * ("\\u003c".len() - 1)) as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 struct Counter(u64);
 
 impl io::Write for Counter {

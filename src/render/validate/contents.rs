@@ -1,6 +1,7 @@
 //! Contents of files, decoded once for all checks.
 
 use super::Report;
+use super::secret::{self, Secret};
 use crate::render::ignition::contents::Error;
 use crate::render::items::{Content, hex};
 use crate::render::layer::Contents;
@@ -8,9 +9,6 @@ use crate::render::rule;
 use sha2::{Digest as _, Sha512};
 use std::collections::BTreeMap;
 use std::fmt::Arguments;
-
-/// How far into a file a private key is looked for, in bytes: keys are small, and files of certificates, too.
-const KEY_SEARCH: usize = 1 << 20;
 
 /// Decodes contents, each once: a source's are looked at when it is checked and again in the merged whole.
 #[derive(Default)]
@@ -23,8 +21,8 @@ pub(in crate::render) struct Decoder {
 #[derive(Clone)]
 pub(in crate::render) struct Decoded {
     pub(in crate::render) content: Content,
-    /// They hold a private key.
-    pub(in crate::render) private_key: bool,
+    /// They hold a secret.
+    pub(in crate::render) secret: Option<Secret>,
 }
 
 impl Decoder {
@@ -37,15 +35,9 @@ impl Decoder {
             // Without a source there is nothing to unpack, whatever `compression` says.
             let compression = compression.filter(|_| contents.source.is_some());
             let (content, bytes) = Content::read(contents.source, compression)?;
-            Ok(Decoded { content, private_key: holds_private_key(&bytes) })
+            Ok(Decoded { content, secret: secret::find(&bytes) })
         })
     }
-}
-
-fn holds_private_key(bytes: &[u8]) -> bool {
-    const MARK: &[u8] = b"PRIVATE KEY-----";
-    let bytes = &bytes[..bytes.len().min(KEY_SEARCH)];
-    bytes.windows(MARK.len()).any(|window| window == MARK)
 }
 
 /// Checks the contents of one file, which stand at `field`. Their decoded size; 0 when they cannot be decoded.
@@ -116,24 +108,5 @@ fn verify(content: &Content, hash: &str, field: Arguments, report: &mut Report) 
     if !found.eq_ignore_ascii_case(expected) {
         let message = format!("the contents have another digest: {function}-{found}");
         report.add(&rule::CONTENTS_HASH, format_args!("{field}.verification.hash"), message);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::holds_private_key;
-
-    #[test]
-    fn a_private_key_is_seen_by_its_mark() {
-        for (text, is_key) in [
-            ("x\n-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n", true),
-            ("-----BEGIN PRIVATE KEY-----", true),
-            ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", false),
-            ("ssh-ed25519 AAAA", false),
-            ("-----", false),
-            ("", false),
-        ] {
-            assert_eq!(holds_private_key(text.as_bytes()), is_key, "{text}");
-        }
     }
 }

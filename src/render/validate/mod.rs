@@ -6,6 +6,7 @@
 mod contents;
 mod files;
 mod keys;
+mod secret;
 mod units;
 mod whole;
 
@@ -67,7 +68,7 @@ pub(super) fn below(base: &str, field: &str) -> String {
 }
 
 /// A text from the object in a one-line message, in backticks.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     // Enough to find it by; names are no secrets, and nothing longer than a path belongs into a message.
     let cut = crate::api::annotation::cut(text, 300);
     format!("`{}`", cut.escape_debug())
@@ -153,6 +154,10 @@ fn specification(value: &Value, report: &mut Report) {
     let (_, said) = ignition::parse_value(&plain);
     let entries = said.errors.iter().map(|e| (&rule::IGNITION, e));
     for (rule, entry) in entries.chain(said.warnings.iter().map(|e| (&rule::IGNITION_HINT, e))) {
+        // Whether enabling does anything is seen in the merged whole, drop-ins included.
+        if rule.severity == Severity::Warning && is_unit_text(&entry.pointer) {
+            continue;
+        }
         let at = path::from_pointer(report.at, &entry.pointer);
         let known = report.found.iter().any(|f| {
             let as_bad = f.severity == Severity::Error || rule.severity == Severity::Warning;
@@ -162,6 +167,11 @@ fn specification(value: &Value, report: &mut Report) {
             report.found.push(rule.finding(report.object, at, entry.message.clone()));
         }
     }
+}
+
+/// `/systemd/units/0/contents`.
+fn is_unit_text(pointer: &str) -> bool {
+    pointer.starts_with("/systemd/units/") && pointer.ends_with("/contents")
 }
 
 /// Whether the field `path` is `parent` or lies in it.

@@ -1,9 +1,16 @@
 //! Units of one source: names and bodies. What `enabled` and `mask` mean together is seen in the merged whole.
 
-use super::{Report, duplicates, quoted};
+use super::{Report, duplicates, quoted, secret};
+use crate::render::ignition;
 use crate::render::layer::UnitLayer;
-use crate::render::rule;
-use std::fmt::Arguments;
+use crate::render::rule::{self, Rule};
+use crate::render::systemd::directive;
+use crate::render::systemd::oddity::{What, oddities};
+use crate::render::systemd::text::UnitText;
+use std::fmt::{Arguments, Write as _};
+
+/// How many ignored lines of one text are named: a text that is no unit at all has many.
+const NAMED: usize = 20;
 
 /// Longest name of a unit, in bytes: systemd's limit.
 const UNIT_NAME_MAX: usize = 255;
@@ -54,10 +61,10 @@ pub(super) fn check(units: &[UnitLayer], report: &mut Report) {
         } else if let Some(problem) = unit_name_problem(unit.name) {
             report.help(&rule::UNIT_NAME, format_args!("{field}.name"), problem, "");
         }
-        body(unit.contents, format_args!("{field}.contents"), report);
+        body(unit.name, unit.contents, format_args!("{field}.contents"), report);
         for (j, (name, contents)) in unit.dropins.iter().enumerate() {
             dropin_name(name, format_args!("{field}.dropins[{j}].name"), report);
-            body(*contents, format_args!("{field}.dropins[{j}].contents"), report);
+            body(unit.name, *contents, format_args!("{field}.dropins[{j}].contents"), report);
         }
         let dropins = unit.dropins.iter().map(|(name, _)| *name).enumerate().filter(|(_, name)| !name.is_empty());
         duplicates(dropins, "drop-in", |j| format!("{field}.dropins[{j}].name"), report);
@@ -84,8 +91,83 @@ fn dropin_name(name: &str, field: Arguments, report: &mut Report) {
     report.add(&rule::DROPIN_NAME, field, message);
 }
 
-fn body(text: Option<&str>, field: Arguments, report: &mut Report) {
-    if text.is_some_and(|t| t.contains('\0')) {
-        report.add(&rule::UNIT_BODY, field, "holds a NUL character");
+/// The text of a unit or of its drop-in: refused when it is not loaded as it stands, or cannot be; else what systemd would
+/// pass over in it.
+fn body(unit: &str, text: Option<&str>, field: Arguments, report: &mut Report) {
+    let Some(text) = text else { return };
+    if text.contains('\0') {
+        return report.add(&rule::UNIT_BODY, field, "holds a NUL character");
     }
+    let read = UnitText::read(text);
+    let refused = match (read.stop, ignition::unit::parse(text)) {
+        (Some(stop), _) => Some((stop.line, stop.why.to_string())),
+        // What systemd only ignores, the specification may refuse.
+        (None, Err(error)) => Some((error.line, error.problem.to_string())),
+        (None, Ok(_)) => None,
+    };
+    if let Some((line, problem)) = &refused {
+        report.add(&rule::UNIT_SYNTAX, field, format!("line {line}: {problem}"));
+    }
+    // Every user of a node may read its unit files.
+    if let Some(secret) = secret::find(text.as_bytes()) {
+        let help = "put it into a file with mode: 0o600 and name that in EnvironmentFile= or LoadCredential=";
+        report.help(
+            &rule::SECRET_READABLE,
+            field,
+            format!("holds {secret}; unit files are readable by everybody"),
+            help,
+        );
+    }
+    let Some(sections) = directive::sections(unit) else { return };
+    let mut odd = oddities(&read, sections);
+    odd.retain(|o| refused.as_ref().is_none_or(|(line, _)| *line != o.line));
+    let more = odd.len().saturating_sub(NAMED);
+    for (i, oddity) in odd.iter().take(NAMED).enumerate() {
+        let (rule, mut message, help) = told(&oddity.what, unit);
+        message.insert_str(0, &format!("line {}: ", oddity.line));
+        if more > 0 && i + 1 == NAMED {
+            // Writing to a String does not fail.
+            let _ = write!(message, ", as it does {more} more lines");
+        }
+        report.help(rule, field, message, help);
+    }
+}
+
+/// What to say of a line that systemd ignores. Names of sections and keys are shown, other text is not.
+fn told(what: &What, unit: &str) -> (&'static Rule, String, String) {
+    let kind = unit.rsplit_once('.').map_or("unit", |(_, kind)| kind);
+    match what {
+        What::UnknownSection { name, meant } => {
+            let message =
+                format!("{} is no section of a {kind}; systemd ignores it with all lines in it", section(name));
+            let help = match (meant, directive::kind_with(name)) {
+                (Some(meant), _) => format!("did you mean [{meant}]?"),
+                (None, Some(other)) => format!("put it into a {other}, or write another section"),
+                (None, None) => rule::UNIT_SECTION.fix.to_owned(),
+            };
+            (&rule::UNIT_SECTION, message, help)
+        }
+        What::Outside => {
+            let message = "stands before any section; systemd ignores it".to_owned();
+            (&rule::UNIT_OUTSIDE, message, rule::UNIT_OUTSIDE.fix.to_owned())
+        }
+        What::NoEquals => {
+            (&rule::UNIT_LINE, "has no equals sign; systemd ignores it".to_owned(), rule::UNIT_LINE.fix.to_owned())
+        }
+        What::NoKey => {
+            let message = "has nothing before its equals sign; systemd ignores it".to_owned();
+            (&rule::UNIT_LINE, message, rule::UNIT_LINE.fix.to_owned())
+        }
+        What::Misplaced { key, section, homes } => {
+            let message = format!("{key}= stands in [{section}], where systemd ignores it");
+            let homes: Vec<String> = homes.iter().map(|home| format!("[{home}]")).collect();
+            (&rule::UNIT_KEY, message, format!("move it to {}", homes.join(" or ")))
+        }
+    }
+}
+
+/// A section's name as it may stand in a message.
+fn section(name: &str) -> String {
+    let shown = quoted(name);
+    format!("[{}]", shown.trim_matches('`'))
 }

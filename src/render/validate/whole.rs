@@ -7,6 +7,7 @@ use crate::render::items::Content;
 use crate::render::layer::Contents;
 use crate::render::merge::{Field, Merged, MergedUnit, Place};
 use crate::render::rule::{self, Rule};
+use crate::render::systemd::install::{Install, is_template, template_of};
 use std::collections::BTreeMap;
 
 /// Where the keys of `boot` go. The node takes the home from its own passwd file; this is where the guide has it.
@@ -29,7 +30,7 @@ pub(in crate::render) fn whole(merged: &Merged, last: bool, decoder: &mut Decode
     paths(merged, found);
     owners(merged, found);
     for (name, unit) in &merged.units {
-        self::unit(name, unit, merged, found);
+        self::unit(name, unit, merged, last, found);
     }
     if last {
         contents(merged, decoder, found);
@@ -124,33 +125,30 @@ fn owners(merged: &Merged, found: &mut Vec<Finding>) {
     }
 }
 
-fn unit(name: &str, unit: &MergedUnit, merged: &Merged, found: &mut Vec<Finding>) {
+fn unit(name: &str, unit: &MergedUnit, merged: &Merged, last: bool, found: &mut Vec<Finding>) {
     let Some((true, enabled)) = unit.enabled.now else { return };
     let field = format!("systemd.units[{}].enabled", enabled.index);
     if let Some((true, mask)) = unit.mask.now {
         let by = by_other(merged, enabled, mask);
         let message = format!("{} is to be enabled, and masked{by}", quoted(name));
-        add(merged, enabled, &field, &rule::UNIT_MASKED, message, found);
+        return add(merged, enabled, &field, &rule::UNIT_MASKED, message, found);
     }
-    // Without a body the unit is the vendor's, and only the node can tell.
-    let is_template = name.rsplit_once('.').is_some_and(|(stem, _)| stem.ends_with('@'));
-    if let (true, Some(body)) = (is_template, unit.body()) {
-        let mut bodies = std::iter::once(body).chain(unit.dropin_bodies().map(|(_, body)| body));
-        if !bodies.any(has_default_instance) {
-            let message = format!("{} is a template without DefaultInstance", quoted(name));
-            add(merged, enabled, &field, &rule::UNIT_TEMPLATE, message, found);
-        }
+    // Without a body the unit is the vendor's, and only the node can tell.
+    let template = template_of(name).and_then(|template| merged.units.get(template.as_str()));
+    let Some(body) = unit.body().or_else(|| template?.body()) else { return };
+    // A drop-in may bring what the body lacks; an instance reads those of its template, too.
+    let dropins = template.into_iter().chain([unit]).flat_map(MergedUnit::dropin_bodies);
+    let install = Install::of(std::iter::once(body).chain(dropins.map(|(_, text)| text)));
+    if is_template(name) && !install.has_default_instance() {
+        //
+        let message = format!("{} is a template without DefaultInstance", quoted(name));
+        add(merged, enabled, &field, &rule::UNIT_TEMPLATE, message, found);
+    } else if last && !install.has_effect() {
+        // L-16: systemctl says so at length, and succeeds. A later source may still bring it, so of the whole only.
+        let lacks = if install.is_empty() { "no [Install] section" } else { "nothing in [Install] that makes a link" };
+        let message = format!("{} is to be enabled and has {lacks}: nothing would start it", quoted(name));
+        add(merged, enabled, &field, &rule::UNIT_INSTALL, message, found);
     }
-}
-
-fn has_default_instance(body: &str) -> bool {
-    let mut section = "";
-    body.lines().map(str::trim).any(|line| {
-        if line.starts_with('[') {
-            section = line;
-        }
-        section == "[Install]" && line.split_once('=').is_some_and(|(key, _)| key.trim() == "DefaultInstance")
-    })
 }
 
 fn contents(merged: &Merged, decoder: &mut Decoder, found: &mut Vec<Finding>) {
@@ -173,10 +171,10 @@ fn contents(merged: &Merged, decoder: &mut Decoder, found: &mut Vec<Finding>) {
             }
             Ok(read) => {
                 let readable = file.mode.value().unwrap_or(0o644) & 0o004 != 0;
-                let secret = read.private_key && readable;
+                let secret = read.secret.filter(|_| readable);
                 let size = read.content.size();
-                if secret {
-                    let message = format!("{} holds a private key and is readable by everybody", quoted(path));
+                if let Some(secret) = secret {
+                    let message = format!("{} holds {secret} and is readable by everybody", quoted(path));
                     let place = file.mode.now.map_or(place, |(_, place)| place);
                     let field = format!("storage.files[{}].mode", place.index);
                     add(merged, place, &field, &rule::SECRET_READABLE, message, found);

@@ -1,87 +1,68 @@
-//! The `[Install]` section of unit files: as much of systemd's syntax as deciding about enablement needs. Pure.
+//! The `[Install]` section of unit files: what enabling a unit would do.
 
+use super::text::UnitText;
 use crate::render::items::UnitItem;
+
+/// Keys by which enabling a unit does something.
+const EFFECTIVE: [&str; 5] = ["Alias", "WantedBy", "RequiredBy", "UpheldBy", "Also"];
 
 /// What `[Install]` says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Install {
+pub struct Install {
     /// All assignments in order, comments and blanks apart: two equal lists give equal links.
-    pub(super) lines: Vec<(String, String)>,
+    pub lines: Vec<(String, String)>,
 }
 
 impl Install {
     /// Of a unit file's text, or of several that are read as one (a body and its drop-ins).
-    pub(super) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut lines = Vec::new();
         for text in texts {
-            let mut inside = false;
-            for line in logical_lines(text) {
-                let line = line.trim();
-                if line.starts_with('[') {
-                    inside = line == "[Install]";
-                } else if inside && let Some((key, value)) = line.split_once('=') {
-                    let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
-                    lines.push((key.trim().to_owned(), value));
-                }
-            }
+            let text = UnitText::read(text);
+            lines.extend(
+                text.section("Install")
+                    .map(|(key, value)| (key.to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" "))),
+            );
         }
         Self { lines }
     }
 
     /// Of a unit as a config brings it.
-    pub(super) fn of_unit(unit: &UnitItem) -> Self {
+    pub fn of_unit(unit: &UnitItem) -> Self {
         Self::of(unit.contents.iter().chain(unit.dropins.values()).map(String::as_str))
     }
 
     /// Units that are enabled and disabled together with this one.
-    pub(super) fn also(&self) -> impl Iterator<Item = &str> {
+    pub fn also(&self) -> impl Iterator<Item = &str> {
         self.values("Also").flat_map(str::split_whitespace)
     }
 
     /// Whether a template can be enabled as it is.
-    pub(super) fn has_default_instance(&self) -> bool {
+    pub fn has_default_instance(&self) -> bool {
         self.values("DefaultInstance").last().is_some_and(|value| !value.is_empty())
     }
 
-    /// Whether `enable` would do anything.
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there is no assignment at all.
+    pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
+    }
+
+    /// Whether enabling the unit would make a link, or enable another unit.
+    pub fn has_effect(&self) -> bool {
+        EFFECTIVE.iter().any(|key| self.values(key).last().is_some_and(|value| !value.is_empty()))
     }
 
     fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.lines.iter().filter(move |(found, _)| found == key).map(|(_, value)| value.as_str())
     }
 }
-
-/// Lines without comments, continued lines joined.
-fn logical_lines(text: &str) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut open: Option<String> = None;
-    for line in text.lines() {
-        if line.trim_start().starts_with(['#', ';']) {
-            continue;
-        }
-        let mut whole = open.take().unwrap_or_default();
-        if let Some(part) = line.strip_suffix('\\') {
-            whole.push_str(part);
-            whole.push(' ');
-            open = Some(whole);
-        } else {
-            whole.push_str(line);
-            lines.push(whole);
-        }
-    }
-    lines.extend(open);
-    lines
-}
-
 /// `a@.service`: a template, as opposed to an instance of one.
-pub(super) fn is_template(name: &str) -> bool {
+pub fn is_template(name: &str) -> bool {
     name.split_once('@').is_some_and(|(_, rest)| rest.starts_with('.'))
 }
 
 /// The template's name of an instance's.
-pub(super) fn template_of(name: &str) -> Option<String> {
+pub fn template_of(name: &str) -> Option<String> {
     let (prefix, rest) = name.split_once('@')?;
     let (instance, suffix) = rest.rsplit_once('.')?;
     (!instance.is_empty()).then(|| format!("{prefix}@.{suffix}"))
