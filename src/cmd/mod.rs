@@ -11,6 +11,7 @@ pub mod print;
 pub mod reference;
 pub mod render;
 pub mod service;
+pub mod validate;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -29,6 +30,8 @@ pub struct Cli {
 pub enum Command {
     /// Print the rendered config of a pool
     Render(render::Args),
+    /// Find all that is wrong or odd in sources, pools and policies
+    Validate(validate::Args),
     /// Run the cluster controller
     Controller(Box<controller::Args>),
     /// Run the daemon of one node
@@ -52,6 +55,7 @@ pub enum Command {
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Render(args) => render::run(&args),
+        Command::Validate(args) => validate::run(&args),
         Command::Controller(args) => controller::run(&args),
         Command::Daemon(args) => daemon::run(&args),
         Command::Crds(args) => crds::run(&args),

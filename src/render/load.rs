@@ -10,7 +10,7 @@ use crate::yaml::{self, Document};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Largest text that is read, in bytes. Two rendered configs of the largest size fit many times; beyond it the places of all
 /// fields would cost more memory than a CI job has.
@@ -40,6 +40,15 @@ pub struct Loaded {
     /// What is wrong with the texts and objects, apart from what is in the configs.
     pub findings: Vec<Finding>,
     origins: BTreeMap<String, Origin>,
+    texts: BTreeMap<String, Text>,
+}
+
+/// A text that was read, to show lines of it.
+#[derive(Debug)]
+struct Text {
+    text: Arc<str>,
+    /// Where each line begins, in bytes; found when first asked for.
+    starts: OnceLock<Vec<usize>>,
 }
 
 /// Where an object stands.
@@ -101,6 +110,26 @@ impl Loaded {
         pools
     }
 
+    /// The shipped sources that were not read: a cluster with this input has them, too.
+    pub fn absent_sources(&self) -> Vec<MachineConfig> {
+        let absent = |shipped: &MachineConfig| !self.configs.iter().any(|c| c.name() == shipped.name());
+        shipped::sources().into_iter().filter(absent).collect()
+    }
+
+    /// How many objects of our three kinds were read, right or wrong.
+    pub fn objects(&self) -> usize {
+        self.origins.len()
+    }
+
+    /// A line of an input, counted from 1, without its end.
+    pub fn line(&self, file: &str, line: usize) -> Option<&str> {
+        let Text { text, starts } = self.texts.get(file)?;
+        let starts =
+            starts.get_or_init(|| std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect());
+        let start = *starts.get(line.checked_sub(1)?)?;
+        text[start..].lines().next().or(Some(""))
+    }
+
     /// Whether an error was found.
     pub fn has_errors(&self) -> bool {
         self.findings.iter().any(|f| f.severity == Severity::Error)
@@ -119,6 +148,7 @@ impl Loaded {
         let text = match std::str::from_utf8(&input.bytes) {
             Ok(text) => text,
             Err(error) => {
+                self.keep(&input.name, String::from_utf8_lossy(&input.bytes).into());
                 let before = &input.bytes[..error.valid_up_to()];
                 let line = before.split(|b| *b == b'\n').count();
                 let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
@@ -129,6 +159,9 @@ impl Loaded {
         };
         match yaml::documents(text) {
             Ok(documents) => {
+                if let Some(document) = documents.first() {
+                    self.keep(&input.name, Arc::clone(document.text()));
+                }
                 for document in documents {
                     let value = document.value.clone();
                     let document = Arc::new(document);
@@ -137,10 +170,15 @@ impl Loaded {
                 }
             }
             Err(error) => {
+                self.keep(&input.name, text.into());
                 let finding = rule::YAML.finding("", "", error.message.replace('\n', " "));
                 self.findings.push(whole(finding, Some((error.line, error.column))));
             }
         }
+    }
+
+    fn keep(&mut self, name: &str, text: Arc<str>) {
+        self.texts.insert(name.to_owned(), Text { text, starts: OnceLock::new() });
     }
 
     /// One document or element of a `List`.
@@ -224,6 +262,17 @@ impl Loaded {
         if metadata.get("namespace").is_some_and(|n| !n.is_null()) {
             found.push(rule::NAMESPACE.finding(object, "metadata.namespace", "is ignored: the object is cluster-wide"));
         }
+        for again in origin.document.repeated() {
+            // In a `List`, the repeated keys of the other elements are theirs.
+            let within = again.pointer.strip_prefix(&origin.pointer).filter(|rest| rest.starts_with('/'));
+            if let Some(pointer) = within {
+                let path = path::from_pointer("", pointer);
+                let mut finding = rule::DUPLICATE_KEY.finding(object, path, "is there already; the last one counts");
+                finding.file = Some(origin.file.clone());
+                (finding.line, finding.column) = (Some(again.place.line), Some(again.place.column));
+                found.push(finding);
+            }
+        }
         if let Some(first) = self.origins.get(object) {
             let message = format!("is there already, in {}", first.named());
             found.push(rule::DUPLICATE_OBJECT.finding(object, "metadata.name", message));
@@ -244,7 +293,9 @@ impl Loaded {
     }
 
     fn find(&mut self, mut finding: Finding, origin: &Origin) {
-        origin.locate(&mut finding);
+        if finding.file.is_none() {
+            origin.locate(&mut finding);
+        }
         self.findings.push(finding);
     }
 }

@@ -167,6 +167,15 @@ pub fn sources<'a>(
     pool: &MachineConfigPool,
     all: &'a [MachineConfig],
 ) -> Result<Vec<&'a MachineConfig>, SelectorError> {
+    selected(pool, all, |config| config)
+}
+
+/// As [`sources`], of anything that has a `MachineConfig`.
+pub(super) fn selected<'a, T>(
+    pool: &MachineConfigPool,
+    all: &'a [T],
+    config: impl Fn(&T) -> &MachineConfig,
+) -> Result<Vec<&'a T>, SelectorError> {
     let selector = pool.spec.machine_config_selector.as_ref();
     let none = BTreeMap::new();
     if let Some(selector) = selector {
@@ -174,12 +183,12 @@ pub fn sources<'a>(
         check(selector)?;
     }
     let mut selected = Vec::new();
-    for source in all.iter().filter(|c| !c.is_rendered()) {
-        if matches(selector, source.metadata.labels.as_ref().unwrap_or(&none))? {
+    for source in all.iter().filter(|s| !config(s).is_rendered()) {
+        if matches(selector, config(source).metadata.labels.as_ref().unwrap_or(&none))? {
             selected.push(source);
         }
     }
-    selected.sort_by(|a, b| a.name().as_bytes().cmp(b.name().as_bytes()));
+    selected.sort_by(|a, b| config(a).name().as_bytes().cmp(config(b).name().as_bytes()));
     Ok(selected)
 }
 
