@@ -40,6 +40,9 @@ _mcx() {
             mcx,render)
                 cmd="mcx__subcmd__render"
                 ;;
+            mcx,validate)
+                cmd="mcx__subcmd__validate"
+                ;;
             *)
                 ;;
         esac
@@ -47,7 +50,7 @@ _mcx() {
 
     case "${cmd}" in
         mcx)
-            opts="-h -V --help --version render controller daemon crds completions man reference host-exec"
+            opts="-h -V --help --version render validate controller daemon crds completions man reference host-exec"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -267,6 +270,36 @@ _mcx() {
                     ;;
                 -o)
                     COMPREPLY=($(compgen -W "yaml json name" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mcx__subcmd__validate)
+            opts="-f -R -o -h -V --filename --recursive --output --strict --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --filename)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -f)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "text json github" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "text json github" -- "${cur}"))
                     return 0
                     ;;
                 *)

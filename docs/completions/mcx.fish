@@ -27,6 +27,7 @@ end
 complete -c mcx -n "__fish_mcx_needs_command" -s h -l help -d 'Print help'
 complete -c mcx -n "__fish_mcx_needs_command" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "render" -d 'Print the rendered config of a pool'
+complete -c mcx -n "__fish_mcx_needs_command" -f -a "validate" -d 'Find all that is wrong or odd in sources, pools and policies'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "controller" -d 'Run the cluster controller'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "daemon" -d 'Run the daemon of one node'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "crds" -d 'Print the custom resource definitions'
@@ -42,6 +43,14 @@ name\t'Only the name of the rendered config'"
 complete -c mcx -n "__fish_mcx_using_subcommand render" -s R -l recursive -d 'Read folders with all that is below them'
 complete -c mcx -n "__fish_mcx_using_subcommand render" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mcx -n "__fish_mcx_using_subcommand render" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand validate" -s f -l filename -d 'File or folder with the objects, or - for standard input; may be given more than once' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand validate" -s o -l output -d 'How to print findings' -r -f -a "text\t'Each with the line it is about and a caret'
+json\t'One JSON object'
+github\t'Annotations for the log of a GitHub workflow'"
+complete -c mcx -n "__fish_mcx_using_subcommand validate" -s R -l recursive -d 'Read folders with all that is below them'
+complete -c mcx -n "__fish_mcx_using_subcommand validate" -l strict -d 'Let warnings count as errors do for the exit code'
+complete -c mcx -n "__fish_mcx_using_subcommand validate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mcx -n "__fish_mcx_using_subcommand validate" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand controller" -l namespace -d 'Namespace of the controller, the daemons and the lease' -r
 complete -c mcx -n "__fish_mcx_using_subcommand controller" -l settle -d 'Render when no source has changed for this long' -r
 complete -c mcx -n "__fish_mcx_using_subcommand controller" -l settle-limit -d 'Render at the latest this long after the first change' -r

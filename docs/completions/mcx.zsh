@@ -47,6 +47,25 @@ name\:"Only the name of the rendered config"))' \
 '--version[Print version]' \
 && ret=0
 ;;
+(validate)
+_arguments "${_arguments_options[@]}" : \
+'*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--filename=[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'-o+[How to print findings]:OUTPUT:((text\:"Each with the line it is about and a caret"
+json\:"One JSON object"
+github\:"Annotations for the log of a GitHub workflow"))' \
+'--output=[How to print findings]:OUTPUT:((text\:"Each with the line it is about and a caret"
+json\:"One JSON object"
+github\:"Annotations for the log of a GitHub workflow"))' \
+'-R[Read folders with all that is below them]' \
+'--recursive[Read folders with all that is below them]' \
+'--strict[Let warnings count as errors do for the exit code]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+&& ret=0
+;;
 (controller)
 _arguments "${_arguments_options[@]}" : \
 '--namespace=[Namespace of the controller, the daemons and the lease]:NAMESPACE:_default' \
@@ -142,6 +161,7 @@ esac
 _mcx_commands() {
     local commands; commands=(
 'render:Print the rendered config of a pool' \
+'validate:Find all that is wrong or odd in sources, pools and policies' \
 'controller:Run the cluster controller' \
 'daemon:Run the daemon of one node' \
 'crds:Print the custom resource definitions' \
@@ -191,6 +211,11 @@ _mcx__subcmd__reference_commands() {
 _mcx__subcmd__render_commands() {
     local commands; commands=()
     _describe -t commands 'mcx render commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__validate_commands] )) ||
+_mcx__subcmd__validate_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx validate commands' commands "$@"
 }
 
 if [ "$funcstack[1]" = "_mcx" ]; then

@@ -17,11 +17,11 @@ use std::process::ExitCode;
         mcx validate -f examples/\n  \
         mcx validate --strict -R -f clusters/ -o github\n  \
         kubectl get mc,mcp,machineconfiguration -o yaml | mcx validate -f - -o json\n\n\
-        The input is judged as if it were applied to a cluster that has nothing else but what mcx ships: pools master and\n\
-        worker, and an empty source for each. Sources that no pool selects are checked, too; rendered ones are left out.\n\
+        The input is judged as if it were applied to a cluster that has nothing else but what mcx ships: pools master and \
+        worker, and an empty source for each. Sources that no pool selects are checked, too; rendered ones are left out. \
         What a rule means: mcx explain --rule RULE\n\n\
-        With -o json the output is one object, {\"findings\": [...], \"errors\": N, \"warnings\": N}. A finding has severity,\n\
-        rule, object, path, message and help, and file, line and column where it has a place; these are left out where not.\n\
+        With -o json the output is one object, {\"findings\": [...], \"errors\": N, \"warnings\": N}. A finding has severity, \
+        rule, object, path, message and help; and file, line and column where it has a place, which are left out where not.\n\n\
         Of a line that is shown, the data of data: URLs and password hashes are left out.\n\n\
         Exit codes: 0 no errors (with --strict: no warnings either), 1 findings, 2 could not do it.")]
 pub struct Args {

@@ -9,6 +9,9 @@ const LEAST: usize = 20;
 /// Columns that a tab takes.
 const TAB: usize = 4;
 
+/// The key of a password hash.
+const PASSWORD: &str = "passwordHash";
+
 /// A line, and where the caret goes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Excerpt {
@@ -116,8 +119,7 @@ fn hidden(line: &str) -> Vec<Range<usize>> {
         }
         from = end;
     }
-    const HASH: &str = "passwordHash";
-    if let Some(at) = line.find(HASH).map(|at| at + HASH.len()) {
+    if let Some(at) = line.find(PASSWORD).map(|at| at + PASSWORD.len()) {
         let start = line.len() - line[at..].trim_start_matches(['"', '\'', ':', ' ']).len();
         if start < line.len() {
             found.push(start..line.len());
