@@ -1,7 +1,7 @@
 //! mcx: files, systemd units and SSH keys of Kubernetes nodes, from custom resources.
 //!
 //! One library serves the cluster controller, the daemon on each node and the offline commands, so that what a preview
-//! says is what a node does. Imports point one way: `cmd` → `review` → `pool`, `node` → `change`
+//! says is what a node does. Imports point one way: `cmd` → `pool`, `node`, `review` → `change`
 //! → `render` → `api`, `yaml`.
 //!
 //! | module | knows |

@@ -1,12 +1,11 @@
 //! All that can be said of an input at once: of its texts, its sources, its pools and its policies.
 //!
-//! It is a room of its own above the others because it asks all of them, and none of them may know it: `render` about
-//! sources and pools, `change` about policies, `pool` about limits. It has no rule itself, so that an offline command cannot
-//! say something else than the controller; it decides only what is said once, and in which order.
+//! It is a room of its own above `change` and `render` because it asks both, about policies and about sources and pools, and
+//! is about no change. It has no rule itself, so that an offline command cannot say something else than the controller; it
+//! decides only what is said once, and in which order.
 
 use crate::api::{MachineConfig, MachineConfigPool};
 use crate::change::policy;
-use crate::pool::limit;
 use crate::render::finding::{Finding, Severity};
 use crate::render::load::Loaded;
 use crate::render::{self, rule, select};
@@ -33,7 +32,6 @@ pub fn review(loaded: &Loaded) -> Review {
     let survey = render::survey(&pools, &all);
     let mut found = survey.sources;
     found.extend(survey.outcomes.into_iter().flat_map(|outcome| outcome.findings));
-    found.extend(pools.iter().filter_map(limit));
     gather(loaded, &pools, found)
 }
 
@@ -57,13 +55,6 @@ pub fn gather(loaded: &Loaded, pools: &[MachineConfigPool], mut found: Vec<Findi
 fn hides_a_pool(finding: &Finding) -> bool {
     let of_pool = finding.object.is_empty() || finding.object.starts_with("MachineConfigPool/");
     finding.severity == Severity::Error && of_pool
-}
-
-/// What is wrong with a pool's `maxUnavailable`. The size of the pool makes no difference to that.
-fn limit(pool: &MachineConfigPool) -> Option<Finding> {
-    let invalid = limit::max_unavailable(pool.spec.max_unavailable.as_ref(), 1).err()?;
-    let object = format!("MachineConfigPool/{}", pool.name());
-    Some(rule::POOL_LIMIT.finding(&object, "spec.maxUnavailable", invalid.problem()))
 }
 
 impl Review {

@@ -1,6 +1,7 @@
 //! The one place that prints: a closed pipe is no error, one lock per text.
 
 use crate::render::finding::{Finding, Severity};
+use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 /// Writes to standard output. A reader that went away is fine.
@@ -39,16 +40,18 @@ pub fn finding(finding: &Finding) -> String {
         Severity::Error => ERROR,
         Severity::Warning => WARNING,
     };
-    // Names of files and objects are whatever somebody chose.
-    let mut line = String::new();
+    let mut line = style.to_string();
     for c in finding.to_string().chars() {
         match c {
             '\n' => line.push(' '),
+            // Names of files and objects are whatever somebody chose.
             c if c.is_control() => line.extend(c.escape_debug()),
             c => line.push(c),
         }
     }
-    format!("{style}{line}{style:#}\n")
+    // Writing to a String does not fail.
+    let _ = writeln!(line, "{style:#}");
+    line
 }
 
 /// Writes findings to standard error, one a line.

@@ -1,25 +1,17 @@
 //! `maxUnavailable`: how many nodes of a pool may be unavailable at a time.
 
-use crate::render::rule;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// A value that is no limit. Names the field and the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("spec.maxUnavailable: {}; {}", .shown, rule::POOL_LIMIT.fix)]
+#[error(
+    "spec.maxUnavailable: `{value}` is {problem}; give a number of nodes, or a percentage of the pool such as \"20%\""
+)]
 pub struct Invalid {
-    /// The value and what is wrong with it.
-    shown: String,
-}
-
-impl Invalid {
-    fn new(value: &str, problem: &str) -> Self {
-        Self { shown: format!("`{}` is {problem}", value.escape_debug()) }
-    }
-
-    /// The value and what is wrong with it, without field and advice: what a finding of the field says.
-    pub fn problem(&self) -> &str {
-        &self.shown
-    }
+    /// As written.
+    value: String,
+    /// What is wrong with it.
+    problem: &'static str,
 }
 
 /// The limit of a pool of `size` nodes: at least 1. A percentage is rounded down.
@@ -29,10 +21,11 @@ pub fn max_unavailable(value: Option<&IntOrString>, size: usize) -> Result<usize
     let limit = match value {
         None => 1,
         Some(IntOrString::Int(number)) => {
-            usize::try_from(*number).map_err(|_| Invalid::new(&number.to_string(), "negative"))?
+            let problem = |_| Invalid { value: number.to_string(), problem: "negative" };
+            usize::try_from(*number).map_err(problem)?
         }
         Some(IntOrString::String(text)) => {
-            let problem = |problem| Invalid::new(text, problem);
+            let problem = |problem| Invalid { value: text.clone(), problem };
             let digits = text.strip_suffix('%').ok_or_else(|| problem("neither a number nor a percentage"))?;
             if digits.starts_with('-') {
                 return Err(problem("negative"));

@@ -66,21 +66,13 @@ pub struct Outcome {
 
 /// Renders `pool` from all `MachineConfig`s of a cluster or a folder, in any order, rendered ones included (they are left out).
 pub fn render(pool: &MachineConfigPool, all: &[MachineConfig]) -> Outcome {
-    one(pool, all, true)
+    let (outcome, merged) = merged(pool, all);
+    outcome.measured(pool, &merged).finished()
 }
 
 /// As [`render`], without looking at the size of the result: for measurements, and for pools beyond what an API server stores.
 pub fn compose(pool: &MachineConfigPool, all: &[MachineConfig]) -> Outcome {
-    one(pool, all, false)
-}
-
-fn one(pool: &MachineConfigPool, all: &[MachineConfig], sized: bool) -> Outcome {
-    let mut decoder = Decoder::default();
-    // A selector that cannot be read is among the findings of the pool.
-    let selected = select::sources(pool, all).ok();
-    let checked: Option<Vec<Checked>> =
-        selected.map(|sources| sources.into_iter().map(|c| Checked::new(c, &mut decoder)).collect());
-    outcome(pool, checked.as_ref().map(|c| c.iter().collect()), &mut decoder, sized)
+    merged(pool, all).0.finished()
 }
 
 /// What is found in all pools of an input and in all its sources.
@@ -99,8 +91,8 @@ pub fn survey(pools: &[MachineConfigPool], all: &[&MachineConfig]) -> Survey {
     let checked: Vec<Checked> =
         all.iter().filter(|c| !c.is_rendered()).map(|config| Checked::new(config, &mut decoder)).collect();
     let outcomes = pools.iter().map(|pool| {
-        let selected = select::selected(pool, &checked, |source| source.config).ok();
-        outcome(pool, selected, &mut decoder, true)
+        let (outcome, merged) = laid(pool, select::selected(pool, &checked, |source| source.config), &mut decoder);
+        outcome.measured(pool, &merged).finished()
     });
     Survey { outcomes: outcomes.collect(), sources: checked.into_iter().flat_map(|c| c.findings).collect() }
 }
@@ -127,35 +119,52 @@ impl<'a> Checked<'a> {
     }
 }
 
-/// The outcome for `pool` of the sources that it selects, in order of merge; none when its selector cannot be read.
-fn outcome(pool: &MachineConfigPool, selected: Option<Vec<&Checked>>, decoder: &mut Decoder, sized: bool) -> Outcome {
-    let (mut outcome, merged) = merged(pool, selected, decoder);
-    if let Some(rendered) = outcome.rendered.as_ref().filter(|_| sized) {
-        let size = size::of(&rendered.to_object(pool));
-        if let Some(finding) = size::check(size, || merged.weights(&rendered.items), &validate::pool_object(pool)) {
-            outcome.findings.push(finding);
+impl Outcome {
+    /// With what there is to say of the size of the result.
+    fn measured(mut self, pool: &MachineConfigPool, merged: &Merged) -> Self {
+        if let Some(rendered) = &self.rendered {
+            let size = size::of(&rendered.to_object(pool));
+            let weights = || merged.weights(&rendered.items);
+            self.findings.extend(size::check(size, weights, &validate::pool_object(pool)));
         }
+        self
     }
-    // Errors first, else in the order in which they were found; no config beside an error.
-    outcome.findings.sort_by_key(|f| f.severity);
-    if outcome.findings.first().is_some_and(|f| f.severity == Severity::Error) {
-        outcome.rendered = None;
+
+    /// Errors first, else in the order in which they were found; no config beside an error.
+    fn finished(mut self) -> Self {
+        self.findings.sort_by_key(|f| f.severity);
+        if self.findings.first().is_some_and(|f| f.severity == Severity::Error) {
+            self.rendered = None;
+        }
+        self
     }
-    outcome
 }
 
 /// Warnings of the merged whole that say what no source says: beside a source that is refused nobody can know.
 static OF_ABSENCE: [&str; 1] = [rule::FILE_EMPTY.id];
 
 /// The merged result, and the values it was made from.
-fn merged<'a>(
+fn merged<'a>(pool: &MachineConfigPool, all: &'a [MachineConfig]) -> (Outcome, Merged<'a>) {
+    let mut decoder = Decoder::default();
+    match select::sources(pool, all) {
+        Ok(sources) => {
+            let checked: Vec<Checked> = sources.into_iter().map(|c| Checked::new(c, &mut decoder)).collect();
+            laid(pool, Ok(checked.iter().collect()), &mut decoder)
+        }
+        Err(error) => laid(pool, Err(error), &mut decoder),
+    }
+}
+
+/// The sources of a pool laid over each other, in the order in which they are given.
+fn laid<'a>(
     pool: &MachineConfigPool,
-    selected: Option<Vec<&Checked<'a>>>,
+    selected: Result<Vec<&Checked<'a>>, select::SelectorError>,
     decoder: &mut Decoder,
 ) -> (Outcome, Merged<'a>) {
     let mut outcome = Outcome { rendered: None, findings: validate::pool(pool), no_sources: false };
     let found = &mut outcome.findings;
-    let Some(sources) = selected else { return (outcome, Merged::default()) };
+    // A selector that cannot be read is among the findings of the pool.
+    let Ok(sources) = selected else { return (outcome, Merged::default()) };
     let pool_object = validate::pool_object(pool);
     if sources.is_empty() {
         found.push(rule::NO_SOURCES.finding(&pool_object, "spec.machineConfigSelector", "selects no source"));

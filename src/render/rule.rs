@@ -122,8 +122,6 @@ rules! {
         "let machineConfigSelector match machineconfiguration.alauda.io/role In [worker, POOL]";
     POOL_MASTER = Error "pool-master": "A custom pool asks for control-plane nodes.",
         "use the pool master for them";
-    POOL_LIMIT = Error "pool-limit": "maxUnavailable of a pool is no number of nodes and no percentage: no node gets a new config.",
-        "give a number of nodes, or a percentage of the pool such as \"20%\"";
     NO_SOURCES = Error "no-sources": "A pool selects no source at all.",
         "correct machineConfigSelector or the labels of the sources";
     POLICY = Error "policy": "A node disruption policy cannot be put into effect.", "correct the field";

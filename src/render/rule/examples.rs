@@ -692,22 +692,6 @@ spec:
         ),
     ),
     (
-        "pool-limit",
-        Input(
-            "\
-apiVersion: machineconfiguration.alauda.io/v1alpha1
-kind: MachineConfigPool
-metadata:
-  name: worker
-spec:
-  machineConfigSelector:
-    matchLabels:
-      machineconfiguration.alauda.io/role: worker
-  maxUnavailable: half
-",
-        ),
-    ),
-    (
         "no-sources",
         Input(
             "\
