@@ -157,9 +157,9 @@ impl Rule {
             Some(Example::Words(words)) => {
                 let _ = write!(page, "\nExample: {words}.\n");
             }
-            Some(example) => {
+            Some(Example::Input(text)) => {
                 page.push_str("\nExample:\n\n");
-                for line in example.input().unwrap_or_default().lines() {
+                for line in text.lines() {
                     let _ = writeln!(page, "    {line}");
                 }
             }
