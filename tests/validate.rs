@@ -94,8 +94,8 @@ spec:
 ";
 
 #[test]
-fn the_examples_are_fine_but_for_the_placeholder() {
-    let output = validate(&["-f", "examples/"]);
+fn a_finding_is_followed_by_its_line_and_a_caret() {
+    let output = validate(&["-f", "examples/ssh.yaml"]);
     assert_eq!(code(&output), 0, "{}", out(&output));
     let lines: Vec<&str> = out(&output).lines().collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
@@ -104,7 +104,7 @@ fn the_examples_are_fine_but_for_the_placeholder() {
     assert_eq!(lines[1], " 16 |             - ssh-rsa <ssh-public-key>");
     assert_eq!(lines[2], "    |               ^");
     assert_eq!(err(&output), "1 warning\n");
-    let strict = validate(&["--strict", "-f", "examples/"]);
+    let strict = validate(&["--strict", "-f", "examples/ssh.yaml"]);
     assert_eq!((code(&strict), out(&strict)), (1, out(&output)), "the same is said, and it counts");
 }
 
