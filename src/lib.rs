@@ -1,7 +1,8 @@
 //! mcx: files, systemd units and SSH keys of Kubernetes nodes, from custom resources.
 //!
 //! One library serves the cluster controller, the daemon on each node and the offline commands, so that what a preview
-//! says is what a node does. Imports point one way: `cmd` → `pool`, `node` → `change` → `render` → `api`, `yaml`.
+//! says is what a node does. Imports point one way: `cmd` → `pool`, `node`, `review` → `change`
+//! → `render` → `api`, `yaml`.
 //!
 //! | module | knows |
 //! |---|---|
@@ -11,6 +12,7 @@
 //! | [`change`] | what differs between two configs, and what that costs a node |
 //! | [`pool`] | the controller: membership, rollout, drain, status |
 //! | [`node`] | the daemon: transaction, drift, actions, reboot |
+//! | [`review`] | all that can be said of an input at once |
 //! | [`serve`], [`logging`] | what controller and daemon share: metrics, probes, logs |
 //! | [`cmd`] | the subcommands: flags in, library call, output out |
 
@@ -21,5 +23,6 @@ pub mod logging;
 pub mod node;
 pub mod pool;
 pub mod render;
+pub mod review;
 pub mod serve;
 pub mod yaml;

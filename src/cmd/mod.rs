@@ -18,6 +18,7 @@ pub mod print;
 pub mod reference;
 pub mod render;
 pub mod service;
+pub mod validate;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::path::Path;
@@ -52,6 +53,8 @@ pub enum Command {
     Render(render::Args),
     /// Bring a folder to what a pool's nodes would have, without a cluster
     Apply(apply::Args),
+    /// Find all that is wrong or odd in sources, pools and policies
+    Validate(validate::Args),
     /// Run the cluster controller
     Controller(Box<controller::Args>),
     /// Run the daemon of one node
@@ -108,6 +111,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Render(args) => render::run(&args),
         Command::Apply(args) => apply::run(&args),
+        Command::Validate(args) => validate::run(&args),
         Command::Controller(args) => controller::run(&args),
         Command::Daemon(args) => daemon::run(&args),
         Command::Crds(args) => crds::run(&args),

@@ -56,7 +56,8 @@ fn sections(page: &mut String, command: &mut clap::Command, above: &str) {
 
 fn rules() -> String {
     let mut page =
-        "# Rules\n\nMade by `mcx reference`; do not edit. An error refuses the source; a warning does not.\n\n\
+        "# Rules\n\nMade by `mcx reference`; do not edit. An error refuses the source; a warning does not. `mcx validate` finds what\n\
+         breaks them; `mcx explain --rule RULE` prints the part below that is about one of them.\n\n\
                     | rule | | meaning | what to do |\n|---|---|---|---|\n"
             .to_owned();
     for rule in rule::RULES {
@@ -65,6 +66,9 @@ fn rules() -> String {
             Severity::Warning => "warning",
         };
         let _ = writeln!(page, "| `{}` | {severity} | {} | {} |", rule.id, rule.meaning, rule.fix);
+    }
+    for rule in rule::RULES {
+        let _ = write!(page, "\n## {}", rule.page());
     }
     page
 }

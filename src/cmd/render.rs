@@ -2,11 +2,9 @@
 
 use super::{input, print};
 use crate::api::MachineConfigPool;
-use crate::change::policy;
-use crate::render::finding::{Finding, Severity};
 use crate::render::load::{self, Loaded};
-use crate::render::{self, Rendered, rule, select, story};
-use crate::yaml;
+use crate::render::{self, Rendered, story};
+use crate::{review, yaml};
 use anyhow::bail;
 use clap::ValueEnum;
 use std::process::ExitCode;
@@ -85,39 +83,20 @@ pub(super) struct Ready {
 
 /// Reads and renders. All findings go to standard error; nothing comes back when one of them is an error.
 pub(super) fn ready(input: &input::Args, pool: &str) -> anyhow::Result<Option<Ready>> {
-    let mut loaded = load::load(input.read()?);
-    let mut policy: Vec<Finding> = loaded.policies.iter().flat_map(policy::findings).collect();
-    loaded.locate(&mut policy);
-    loaded.findings.extend(policy);
+    let loaded = load::load(input.read()?);
     let pools = loaded.known_pools();
     let Some(pool) = pools.iter().find(|p| p.name() == pool) else {
-        report(&loaded.findings)?;
-        if loaded.has_errors() {
+        let found = review::gather(&loaded, &pools, Vec::new());
+        print::findings(&found.findings)?;
+        if found.errors > 0 {
             return Ok(None);
         }
         let names: Vec<&str> = pools.iter().map(MachineConfigPool::name).collect();
         bail!("there is no pool {pool:?} in the input; known here: {}", names.join(", "));
     };
     let outcome = render::render(pool, &loaded.configs);
-    let mut findings = outcome.findings;
-    // What could not be read may be what the pool selects.
-    findings.retain(|f| f.rule != rule::NO_SOURCES.id || !loaded.has_errors());
-    findings.extend(select::unselected(&pools, &loaded.configs));
-    loaded.locate(&mut findings);
-    findings.splice(0..0, loaded.findings.iter().cloned());
-    // As a person reads: what stops it first, then from top to bottom.
-    findings.sort_by(|a, b| {
-        let key = |f: &Finding| (f.severity, f.file.clone(), f.line, f.column);
-        key(a).cmp(&key(b))
-    });
-    report(&findings)?;
-    let refused = findings.iter().any(|f| f.severity == Severity::Error);
+    let found = review::gather(&loaded, &pools, outcome.findings);
+    print::findings(&found.findings)?;
     let pool = pool.clone();
-    Ok(outcome.rendered.filter(|_| !refused).map(|rendered| Ready { loaded, pool, rendered }))
-}
-
-/// Findings to standard error, one a line.
-fn report(findings: &[Finding]) -> anyhow::Result<()> {
-    print::findings(findings)?;
-    Ok(())
+    Ok(outcome.rendered.filter(|_| found.errors == 0).map(|rendered| Ready { loaded, pool, rendered }))
 }

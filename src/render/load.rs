@@ -10,7 +10,7 @@ use crate::yaml::{self, Document};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Largest text that is read, in bytes. Two rendered configs of the largest size fit many times; beyond it the places of all
 /// fields would cost more memory than a CI job has.
@@ -41,6 +41,7 @@ pub struct Loaded {
     pub findings: Vec<Finding>,
     origins: BTreeMap<String, Origin>,
     foreign: Vec<Foreign>,
+    texts: BTreeMap<String, Text>,
 }
 
 /// Kinds of others that some readers look at ([`Loaded::foreign`]), with their `apiVersion`.
@@ -53,6 +54,14 @@ struct Foreign {
     kind: &'static str,
     value: Value,
     origin: Origin,
+}
+
+/// A text that was read, to show lines of it.
+#[derive(Debug)]
+struct Text {
+    text: Arc<str>,
+    /// Where each line begins, in bytes; found when first asked for.
+    starts: OnceLock<Vec<usize>>,
 }
 
 /// Where an object stands.
@@ -116,8 +125,7 @@ impl Loaded {
 
     /// Sources that were read, and those of the shipped ones that were not: what a cluster with this input has.
     pub fn known_sources(&self) -> Vec<MachineConfig> {
-        let missing = shipped::sources().into_iter().filter(|s| !self.configs.iter().any(|c| c.name() == s.name()));
-        self.configs.iter().cloned().chain(missing).collect()
+        self.configs.iter().cloned().chain(self.absent_sources()).collect()
     }
 
     /// The objects of a kind of Kubernetes' own (Node, Pod, `DaemonSet`, `PodDisruptionBudget`), in the order of reading. One
@@ -134,6 +142,26 @@ impl Loaded {
             found.extend(wrong);
         }
         read
+    }
+
+    /// The shipped sources that were not read: a cluster with this input has them, too.
+    pub fn absent_sources(&self) -> Vec<MachineConfig> {
+        let absent = |shipped: &MachineConfig| !self.configs.iter().any(|c| c.name() == shipped.name());
+        shipped::sources().into_iter().filter(absent).collect()
+    }
+
+    /// How many objects of our three kinds were read, right or wrong.
+    pub fn objects(&self) -> usize {
+        self.origins.len()
+    }
+
+    /// A line of an input, counted from 1, without its end.
+    pub fn line(&self, file: &str, line: usize) -> Option<&str> {
+        let Text { text, starts } = self.texts.get(file)?;
+        let starts =
+            starts.get_or_init(|| std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect());
+        let start = *starts.get(line.checked_sub(1)?)?;
+        text[start..].lines().next().or(Some(""))
     }
 
     /// Whether an error was found.
@@ -154,6 +182,7 @@ impl Loaded {
         let text = match std::str::from_utf8(&input.bytes) {
             Ok(text) => text,
             Err(error) => {
+                self.keep(&input.name, String::from_utf8_lossy(&input.bytes).into());
                 let before = &input.bytes[..error.valid_up_to()];
                 let line = before.split(|b| *b == b'\n').count();
                 let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
@@ -164,6 +193,9 @@ impl Loaded {
         };
         match yaml::documents(text) {
             Ok(documents) => {
+                if let Some(document) = documents.first() {
+                    self.keep(&input.name, Arc::clone(document.text()));
+                }
                 for document in documents {
                     let value = document.value.clone();
                     let document = Arc::new(document);
@@ -172,10 +204,15 @@ impl Loaded {
                 }
             }
             Err(error) => {
+                self.keep(&input.name, text.into());
                 let finding = rule::YAML.finding("", "", error.message.replace('\n', " "));
                 self.findings.push(whole(finding, Some((error.line, error.column))));
             }
         }
+    }
+
+    fn keep(&mut self, name: &str, text: Arc<str>) {
+        self.texts.insert(name.to_owned(), Text { text, starts: OnceLock::new() });
     }
 
     /// One document or element of a `List`.
@@ -261,6 +298,17 @@ impl Loaded {
         if metadata.get("namespace").is_some_and(|n| !n.is_null()) {
             found.push(rule::NAMESPACE.finding(object, "metadata.namespace", "is ignored: the object is cluster-wide"));
         }
+        for again in origin.document.repeated() {
+            // In a `List`, the repeated keys of the other elements are theirs.
+            let within = again.pointer.strip_prefix(&origin.pointer).filter(|rest| rest.starts_with('/'));
+            if let Some(pointer) = within {
+                let path = path::from_pointer("", pointer);
+                let mut finding = rule::DUPLICATE_KEY.finding(object, path, "is there already; the last one counts");
+                finding.file = Some(origin.file.clone());
+                (finding.line, finding.column) = (Some(again.place.line), Some(again.place.column));
+                found.push(finding);
+            }
+        }
         if let Some(first) = self.origins.get(object) {
             let message = format!("is there already, in {}", first.named());
             found.push(rule::DUPLICATE_OBJECT.finding(object, "metadata.name", message));
@@ -281,7 +329,9 @@ impl Loaded {
     }
 
     fn find(&mut self, mut finding: Finding, origin: &Origin) {
-        origin.locate(&mut finding);
+        if finding.file.is_none() {
+            origin.locate(&mut finding);
+        }
         self.findings.push(finding);
     }
 }

@@ -44,9 +44,10 @@ use crate::api::{API_VERSION, ConfigName, MachineConfig, MachineConfigPool, Mach
 use finding::{Finding, Severity};
 use items::Items;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use layer::Layer;
 use merge::{Merged, Source};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use validate::Decoder;
 
 /// What a pool's sources merge into.
@@ -81,14 +82,8 @@ pub struct Outcome {
 
 /// Renders `pool` from all `MachineConfig`s of a cluster or a folder, in any order, rendered ones included (they are left out).
 pub fn render(pool: &MachineConfigPool, all: &[MachineConfig]) -> Outcome {
-    let (mut outcome, merged) = merged(pool, all);
-    if let Some(rendered) = &outcome.rendered {
-        let size = size::of(&rendered.to_object(pool));
-        if let Some(finding) = size::check(size, || merged.weights(&rendered.items), &validate::pool_object(pool)) {
-            outcome.findings.push(finding);
-        }
-    }
-    outcome.finished()
+    let (outcome, merged) = merged(pool, all);
+    outcome.measured(pool, &merged).finished()
 }
 
 /// As [`render`], without looking at the size of the result: for measurements, and for pools beyond what an API server stores.
@@ -96,7 +91,61 @@ pub fn compose(pool: &MachineConfigPool, all: &[MachineConfig]) -> Outcome {
     merged(pool, all).0.finished()
 }
 
+/// What is found in all pools of an input and in all its sources.
+#[derive(Debug)]
+pub struct Survey {
+    /// Of every source on its own, whether a pool selects it or not.
+    pub sources: Vec<Finding>,
+    /// Of every pool, in the order in which they were given. Findings of a source are in the outcome of each pool that selects it.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// Renders all of `pools` from `all`, as [`render`] does. Each source is checked and decoded once, however many pools select
+/// it, and also when none does; rendered ones are left out.
+pub fn survey(pools: &[MachineConfigPool], all: &[&MachineConfig]) -> Survey {
+    let mut decoder = Decoder::default();
+    let checked: Vec<Checked> =
+        all.iter().filter(|c| !c.is_rendered()).map(|config| Checked::new(config, &mut decoder)).collect();
+    let outcomes = pools.iter().map(|pool| {
+        let (outcome, merged) = laid(pool, select::selected(pool, &checked, |source| source.config), &mut decoder);
+        outcome.measured(pool, &merged).finished()
+    });
+    Survey { outcomes: outcomes.collect(), sources: checked.into_iter().flat_map(|c| c.findings).collect() }
+}
+
+/// A source that was checked on its own.
+struct Checked<'a> {
+    config: &'a MachineConfig,
+    /// As findings name it.
+    object: String,
+    layer: Layer<'a>,
+    findings: Vec<Finding>,
+}
+
+impl<'a> Checked<'a> {
+    fn new(config: &'a MachineConfig, decoder: &mut Decoder) -> Self {
+        let object = format!("MachineConfig/{}", config.name());
+        let mut findings = Vec::new();
+        let layer = validate::source(config, &object, decoder, &mut findings);
+        Self { config, object, layer, findings }
+    }
+
+    fn is_refused(&self) -> bool {
+        self.findings.iter().any(|f| f.severity == Severity::Error)
+    }
+}
+
 impl Outcome {
+    /// With what there is to say of the size of the result.
+    fn measured(mut self, pool: &MachineConfigPool, merged: &Merged) -> Self {
+        if let Some(rendered) = &self.rendered {
+            let size = size::of(&rendered.to_object(pool));
+            let weights = || merged.weights(&rendered.items);
+            self.findings.extend(size::check(size, weights, &validate::pool_object(pool)));
+        }
+        self
+    }
+
     /// Errors first, else in the order in which they were found; no config beside an error.
     fn finished(mut self) -> Self {
         self.findings.sort_by_key(|f| f.severity);
@@ -107,30 +156,55 @@ impl Outcome {
     }
 }
 
+/// Warnings of the merged whole that say what no source says: beside a source that is refused nobody can know.
+static OF_ABSENCE: [&str; 2] = [rule::FILE_EMPTY.id, rule::UNIT_INSTALL.id];
+
 /// The merged result, and the values it was made from.
 fn merged<'a>(pool: &MachineConfigPool, all: &'a [MachineConfig]) -> (Outcome, Merged<'a>) {
+    let mut decoder = Decoder::default();
+    match select::sources(pool, all) {
+        Ok(sources) => {
+            let checked: Vec<Checked> = sources.into_iter().map(|c| Checked::new(c, &mut decoder)).collect();
+            laid(pool, Ok(checked.iter().collect()), &mut decoder)
+        }
+        Err(error) => laid(pool, Err(error), &mut decoder),
+    }
+}
+
+/// The sources of a pool laid over each other, in the order in which they are given.
+fn laid<'a>(
+    pool: &MachineConfigPool,
+    selected: Result<Vec<&Checked<'a>>, select::SelectorError>,
+    decoder: &mut Decoder,
+) -> (Outcome, Merged<'a>) {
     let mut outcome = Outcome { rendered: None, findings: validate::pool(pool), no_sources: false };
     let found = &mut outcome.findings;
     // A selector that cannot be read is among the findings of the pool.
-    let Ok(sources) = select::sources(pool, all) else { return (outcome, Merged::default()) };
+    let Ok(sources) = selected else { return (outcome, Merged::default()) };
     let pool_object = validate::pool_object(pool);
     if sources.is_empty() {
         found.push(rule::NO_SOURCES.finding(&pool_object, "spec.machineConfigSelector", "selects no source"));
         outcome.no_sources = true;
         return (outcome, Merged::default());
     }
-    let mut decoder = Decoder::default();
     let mut all_of_them = Merged::default();
-    for config in &sources {
-        let object = format!("MachineConfig/{}", config.name());
-        let layer = validate::source(config, &object, &mut decoder, found);
-        all_of_them.lay(Source { object, at: "spec.config" }, &layer);
+    for source in &sources {
+        found.extend_from_slice(&source.findings);
+        all_of_them.lay(Source { object: source.object.clone(), at: "spec.config" }, &source.layer);
     }
-    if found.iter().any(|f| f.severity == Severity::Error) {
+    let refused: BTreeSet<&str> = sources.iter().filter(|s| s.is_refused()).map(|s| s.object.as_str()).collect();
+    let mut together = Vec::new();
+    validate::whole(&all_of_them, true, decoder, &mut together);
+    if !refused.is_empty() {
+        // What a refused source says is known only in part: nothing is guessed from what seems to be missing, and what was
+        // found in it alone is not said again.
+        let certain = |f: &Finding| !OF_ABSENCE.contains(&f.rule) && !refused.contains(f.object.as_str());
+        together.retain(|f| (f.severity == Severity::Error || certain(f)) && !found.contains(f));
+        found.append(&mut together);
         return (outcome, Merged::default());
     }
-    validate::whole(&all_of_them, true, &mut decoder, found);
-    let items = all_of_them.items(&mut decoder);
+    found.append(&mut together);
+    let items = all_of_them.items(decoder);
     let config = items.to_config();
     if found.iter().all(|f| f.severity == Severity::Warning) {
         found.extend(merge::specification(&config, &pool_object));
@@ -139,8 +213,8 @@ fn merged<'a>(pool: &MachineConfigPool, all: &'a [MachineConfig]) -> (Outcome, M
     outcome.rendered = Some(Rendered {
         name: name.into(),
         config,
-        sources: sources.iter().map(|s| s.name().to_owned()).collect(),
-        shadowed: all_of_them.shadowed(&mut decoder),
+        sources: sources.iter().map(|s| s.config.name().to_owned()).collect(),
+        shadowed: all_of_them.shadowed(decoder),
         items,
     });
     (outcome, all_of_them)

@@ -1,8 +1,12 @@
 //! The rules of validation: one table. Ids are stable: people silence, search and document by them.
 //!
-//! What a rule looks at is in `validate`, `load`, `merge` and `size`; here is what it means and what to do.
+//! What breaks each of them is in [`examples`]. What a rule looks at is in `validate`, `load`, `merge` and `size`; here is what it means and what to do.
+
+pub mod examples;
 
 use super::finding::{Finding, Severity};
+use examples::Example;
+use std::fmt::Write as _;
 
 /// A rule.
 #[derive(Debug)]
@@ -46,6 +50,7 @@ rules! {
         "remove it";
     UNKNOWN_KEY = Error "unknown-key": "A key is not known at its place and would be ignored.", "remove it";
     FIELD_TYPE = Error "field-type": "A value has the wrong type.", "correct the type";
+    DUPLICATE_KEY = Warning "duplicate-key": "A key is there twice; the last one counts, as for kubectl.", "keep one";
 
     // The config as a whole.
     KERNEL_ARGUMENTS = Error "kernel-arguments": "spec.kernelArguments is not served yet.", "remove the arguments";
@@ -185,10 +190,26 @@ impl Rule {
 }
 
 impl Rule {
-    /// What `mcx explain --rule` prints and the reference holds: id, severity, meaning, and what to do.
+    /// What `mcx explain --rule` prints and the reference holds: id, severity, meaning, what breaks it, and what to do.
     pub fn page(&self) -> String {
-        let fix = if self.fix.is_empty() { String::new() } else { format!("\nFix: {}.\n", self.fix) };
-        format!("{} ({})\n\n{}\n{fix}", self.id, self.severity, self.meaning)
+        let mut page = format!("{} ({})\n\n{}\n", self.id, self.severity, self.meaning);
+        // Writing to a String does not fail.
+        match examples::of(self.id) {
+            Some(Example::Words(words)) => {
+                let _ = write!(page, "\nExample: {words}.\n");
+            }
+            Some(Example::Input(text)) => {
+                page.push_str("\nExample:\n\n");
+                for line in text.lines() {
+                    let _ = writeln!(page, "    {line}");
+                }
+            }
+            None => {}
+        }
+        if !self.fix.is_empty() {
+            let _ = write!(page, "\nFix: {}.\n", self.fix);
+        }
+        page
     }
 }
 
@@ -212,5 +233,34 @@ mod tests {
             assert!(!rule.fix.ends_with('.') && !rule.fix.contains('\n'), "{}", rule.id);
             assert_eq!(by_id(rule.id).map(|r| r.id), Some(rule.id));
         }
+    }
+
+    #[test]
+    fn a_page_says_what_breaks_the_rule_and_what_to_do() {
+        assert_eq!(
+            FILE_EMPTY.page(),
+            "file-empty (warning)\n\n\
+             A file has no contents in any source and will be empty.\n\n\
+             Example:\n\n    \
+             apiVersion: machineconfiguration.alauda.io/v1alpha1\n    \
+             kind: MachineConfig\n    \
+             metadata:\n      \
+             name: 99-worker-example\n      \
+             labels:\n        \
+             machineconfiguration.alauda.io/role: worker\n    \
+             spec:\n      \
+             config:\n        \
+             ignition:\n          \
+             version: 3.4.0\n        \
+             storage:\n          \
+             files:\n            \
+             - path: /etc/example.conf\n              \
+             mode: 0o644\n\n\
+             Fix: write source: 'data:,' if that is meant.\n"
+        );
+        assert_eq!(
+            INPUT_SIZE.page(),
+            "input-size (error)\n\nAn input is larger than 32 MiB.\n\nExample: a file of 33 MiB.\n\nFix: split it into files.\n"
+        );
     }
 }

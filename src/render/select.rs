@@ -173,17 +173,26 @@ pub fn sources<'a>(
     pool: &MachineConfigPool,
     all: &'a [MachineConfig],
 ) -> Result<Vec<&'a MachineConfig>, SelectorError> {
+    selected(pool, all, |config| config)
+}
+
+/// As [`sources`], of anything that has a `MachineConfig`.
+pub(super) fn selected<'a, T>(
+    pool: &MachineConfigPool,
+    all: &'a [T],
+    config: impl Fn(&T) -> &MachineConfig,
+) -> Result<Vec<&'a T>, SelectorError> {
     if let Some(selector) = &pool.spec.machine_config_selector {
         // Also without any source: a slip must not wait for the first one to show.
         check(selector)?;
     }
     let mut selected = Vec::new();
-    for source in all.iter().filter(|c| !c.is_rendered()) {
-        if selects(pool, source)? {
+    for source in all.iter().filter(|s| !config(s).is_rendered()) {
+        if selects(pool, config(source))? {
             selected.push(source);
         }
     }
-    selected.sort_by(|a, b| a.name().as_bytes().cmp(b.name().as_bytes()));
+    selected.sort_by(|a, b| config(a).name().as_bytes().cmp(config(b).name().as_bytes()));
     Ok(selected)
 }
 

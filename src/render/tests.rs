@@ -658,3 +658,45 @@ fn validate_as_specified(value: &Value) -> Value {
         other => other.clone(),
     }
 }
+
+#[test]
+fn a_survey_says_of_each_pool_what_its_rendering_says() {
+    let infra: MachineConfigPool = serde_json::from_value(json!({
+        "metadata": {"name": "infra"},
+        "spec": {"machineConfigSelector": {"matchExpressions": [
+            {"key": label::ROLE, "operator": "In", "values": ["worker", "infra"]}]}}
+    }))
+    .unwrap();
+    let mut unreadable = worker();
+    unreadable.metadata.name = Some("unreadable".to_owned());
+    unreadable.spec.machine_config_selector =
+        serde_json::from_value(json!({"matchExpressions": [{"key": "a", "operator": "Equals"}]})).unwrap();
+    let of_role = |mut source: MachineConfig, role: &str| {
+        source.metadata.labels.as_mut().unwrap().insert(label::ROLE.to_owned(), role.to_owned());
+        source
+    };
+    let all = [
+        source("20-b", files(&json!([{"path": "/etc/b", "mode": 644, "contents": {"source": "data:,b"}}]))),
+        source("10-a", files(&json!([{"path": "/etc/a"}]))),
+        of_role(source("30-c", files(&json!([{"path": "etc/c"}]))), "infra"),
+        of_role(source("40-d", files(&json!([{"path": "/d"}]))), "nobody"),
+    ];
+    let pools = [worker(), infra, unreadable, shipped::pools().remove(0)];
+    let found = survey(&pools, &all.iter().collect::<Vec<_>>());
+    for (pool, outcome) in pools.iter().zip(&found.outcomes) {
+        let alone = render(pool, &all);
+        assert_eq!(outcome.findings, alone.findings, "{}", pool.name());
+        assert_eq!(outcome.no_sources, alone.no_sources);
+        assert_eq!(outcome.rendered.as_ref().map(|r| &r.name), alone.rendered.as_ref().map(|r| &r.name));
+    }
+    assert!(found.outcomes[0].rendered.is_some() && found.outcomes[1].rendered.is_none());
+    let of_sources: Vec<(&str, &str)> = found.sources.iter().map(|f| (f.object.as_str(), f.rule)).collect();
+    assert_eq!(
+        of_sources,
+        [
+            ("MachineConfig/20-b", "mode-decimal"),
+            ("MachineConfig/30-c", "file-path"),
+            ("MachineConfig/40-d", "file-root")
+        ]
+    );
+}

@@ -161,6 +161,11 @@ impl Document {
         }
     }
 
+    /// The whole stream that the document is in.
+    pub fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
     /// Keys that occur again in their mapping, in order. (Not looked for in JSON.)
     pub fn repeated(&self) -> &[Repeated] {
         &self.repeated

@@ -114,3 +114,34 @@ fn lists_in_lists_without_end_are_no_trap() {
     let loaded = load(vec![input("x", &format!("{{{text}}}"))]);
     assert!(loaded.configs.is_empty());
 }
+
+#[test]
+fn lines_of_what_was_read_can_be_shown() {
+    let text = format!("{}spec: {{}}\r\n# é\n\nlast", source("10-a"));
+    let loaded = load(vec![input("a", &text), input("broken", "a: [1\nb: 2")]);
+    for (file, line, expected) in [
+        ("a", 0, None),
+        ("a", 1, Some("apiVersion: machineconfiguration.alauda.io/v1alpha1")),
+        ("a", 5, Some("spec: {}")),
+        ("a", 6, Some("# é")),
+        ("a", 7, Some("")),
+        ("a", 8, Some("last")),
+        ("a", 9, None),
+        ("broken", 2, Some("b: 2")),
+        ("b", 1, None),
+    ] {
+        assert_eq!(loaded.line(file, line), expected, "{file}:{line}");
+    }
+    let mut latin = b"a: 1\nb: ".to_vec();
+    latin.push(0xe9);
+    let loaded = load(vec![Input { name: "latin".to_owned(), bytes: latin }]);
+    assert_eq!(loaded.line("latin", 2), Some("b: \u{fffd}"));
+}
+
+#[test]
+fn shipped_sources_are_there_unless_they_were_read() {
+    let names =
+        |loaded: &Loaded| -> Vec<String> { loaded.absent_sources().iter().map(|c| c.name().to_owned()).collect() };
+    assert_eq!(names(&load(Vec::new())), ["00-master", "00-worker"]);
+    assert_eq!(names(&load(vec![input("a", &source("00-worker"))])), ["00-master"]);
+}

@@ -57,7 +57,9 @@ fn paths(merged: &Merged, found: &mut Vec<Finding>) {
     let file_field = |place: Place| format!("storage.files[{}].path", place.index);
     // The nearest file above a path, with the item that writes it.
     let above = |path: &str| -> Option<(String, Place)> {
-        path.rmatch_indices('/').map(|(at, _)| &path[..at]).find_map(|dir| {
+        let folders = path.rmatch_indices('/').map(|(at, _)| &path[..at]);
+        // A file whose path is missing is nobody's parent.
+        folders.filter(|dir| !dir.is_empty()).find_map(|dir| {
             let place = merged.files.get(dir).map(|f| f.last).or_else(|| written.get(dir).map(|w| w.place));
             place.map(|place| (dir.to_owned(), place))
         })

@@ -1,0 +1,73 @@
+//! All that can be said of an input at once: of its texts, its sources, its pools and its policies.
+//!
+//! It is a room of its own above `change` and `render` because it asks both, about policies and about sources and pools, and
+//! is about no change. It has no rule itself, so that an offline command cannot say something else than the controller; it
+//! decides only what is said once, and in which order.
+
+use crate::api::{MachineConfig, MachineConfigPool};
+use crate::change::{lint, policy};
+use crate::render::finding::{Finding, Severity};
+use crate::render::load::Loaded;
+use crate::render::{self, rule, select};
+use serde::Serialize;
+
+/// The findings of an input, in order, each once. Serialized as programs read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Review {
+    /// Errors first, then from top to bottom of each file.
+    pub findings: Vec<Finding>,
+    /// How many of them are errors.
+    pub errors: usize,
+    /// How many of them are warnings.
+    pub warnings: usize,
+}
+
+/// Reviews an input whole: as if it were applied to a cluster that has nothing else but what mcx ships.
+///
+/// Every source is looked at, whether a pool selects it or not, and every pool is rendered from its sources.
+pub fn review(loaded: &Loaded) -> Review {
+    let pools = loaded.known_pools();
+    let shipped = loaded.absent_sources();
+    let all: Vec<&MachineConfig> = loaded.configs.iter().chain(&shipped).collect();
+    let survey = render::survey(&pools, &all);
+    let mut found = survey.sources;
+    found.extend(survey.outcomes.into_iter().flat_map(|outcome| outcome.findings));
+    found.extend(lint::lint(&pools, &loaded.configs, &loaded.policies));
+    gather(loaded, &pools, found)
+}
+
+/// What `found` and the input itself come to: placed, in order, each once. `found` is what was said of pools and of their
+/// sources, one by one; what is wrong with texts, policies and labels comes with it here.
+pub fn gather(loaded: &Loaded, pools: &[MachineConfigPool], mut found: Vec<Finding>) -> Review {
+    // Of an input that could be read only in part nothing is said that may only seem so.
+    if loaded.has_errors() {
+        found.retain(|f| f.rule != rule::NO_SOURCES.id);
+    }
+    if !loaded.findings.iter().any(hides_a_pool) {
+        found.extend(select::unselected(pools, &loaded.configs));
+    }
+    found.extend(loaded.policies.iter().flat_map(policy::findings));
+    loaded.locate(&mut found);
+    found.extend_from_slice(&loaded.findings);
+    Review::new(found)
+}
+
+/// Whether an error may have kept a pool from being read.
+fn hides_a_pool(finding: &Finding) -> bool {
+    let of_pool = finding.object.is_empty() || finding.object.starts_with("MachineConfigPool/");
+    finding.severity == Severity::Error && of_pool
+}
+
+impl Review {
+    /// As a person reads: what stops it first, then from top to bottom. Two pools may have said the same of one source.
+    fn new(mut findings: Vec<Finding>) -> Self {
+        fn key(f: &Finding) -> impl Ord {
+            let place = (f.severity, f.file.as_deref(), f.line, f.column);
+            (place, f.object.as_str(), f.path.as_str(), f.rule, f.message.as_str(), f.help.as_str())
+        }
+        findings.sort_by(|a, b| key(a).cmp(&key(b)));
+        findings.dedup();
+        let errors = findings.iter().filter(|f| f.severity == Severity::Error).count();
+        Self { errors, warnings: findings.len() - errors, findings }
+    }
+}
