@@ -133,19 +133,102 @@ _arguments "${_arguments_options[@]}" : \
     ;;
 esac
 ;;
+(cat)
+_arguments "${_arguments_options[@]}" : \
+'*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--filename=[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'--pool=[Pool whose nodes are meant; needed only where pools differ]:POOL:_default' \
+'-R[Read folders with all that is below them]' \
+'--recursive[Read folders with all that is below them]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':item -- Which contents:_default' \
+&& ret=0
+;;
+(diff)
+_arguments "${_arguments_options[@]}" : \
+'*-f+[Compare the disk with these sources or this rendered config; may be given more than once]:FILE|DIR|-:_files' \
+'*--filename=[Compare the disk with these sources or this rendered config; may be given more than once]:FILE|DIR|-:_files' \
+'--pool=[Only this pool; beside a disk, by default that of its current config]:POOL:_default' \
+'(-f --filename)--config=[Compare the disk with this rendered config\: one that the disk keeps, or, with --kubeconfig or --context, of a cluster]:NAME:_default' \
+'--root=[Root directory of the disk]:DIR:_files' \
+'--kubeconfig=[Kubeconfig; without it as kubectl finds it, or else the pod'\''s service account]:FILE:_files' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'-o+[What to print]:OUTPUT:((text\:"For people, and for patch"
+json\:"For programs"))' \
+'--output=[What to print]:OUTPUT:((text\:"For people, and for patch"
+json\:"For programs"))' \
+'-R[Read folders with all that is below them]' \
+'--recursive[Read folders with all that is below them]' \
+'--stat[One line an item with the number of lines, and a total]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+'*::sides -- Two files or folders to compare, each with sources or with rendered configs:_files' \
+&& ret=0
+;;
+(explain)
+_arguments "${_arguments_options[@]}" : \
+'*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--filename=[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'--pool=[Only this pool]:POOL:_default' \
+'(-f --filename -R --recursive --pool)--rule=[Explain a rule by the id that a finding ends with]:RULE:_default' \
+'-o+[What to print]:OUTPUT:((text\:"For people"
+json\:"For programs"))' \
+'--output=[What to print]:OUTPUT:((text\:"For people"
+json\:"For programs"))' \
+'-R[Read folders with all that is below them]' \
+'--recursive[Read folders with all that is below them]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+'::item -- A path, a unit, a unit and its drop-in, or boot:_default' \
+&& ret=0
+;;
+(plan)
+_arguments "${_arguments_options[@]}" : \
+'*-f+[File or folder that is applied to the cluster, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--filename=[File or folder that is applied to the cluster, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--from=[File or folder with the state before; without it, a cluster that has only what mcx creates itself]:FILE|DIR|-:_files' \
+'*--to=[File or folder with the state after]:FILE|DIR|-:_files' \
+'--kubeconfig=[Kubeconfig; without it as kubectl finds it, or else the pod'\''s service account]:FILE:_files' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'*--pool=[Only this pool; may be given more than once]:POOL:_default' \
+'-n+[Namespace of mcx]:NAMESPACE:_default' \
+'--namespace=[Namespace of mcx]:NAMESPACE:_default' \
+'-o+[What to print]:OUTPUT:((text\:"For people"
+json\:"All of it, for programs"))' \
+'--output=[What to print]:OUTPUT:((text\:"For people"
+json\:"All of it, for programs"))' \
+'-R[Read folders with all that is below them]' \
+'--recursive[Read folders with all that is below them]' \
+'--diff[Add the lines that differ, decoded]' \
+'--exit-code[Say by the exit code what the change costs]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+'*::rendered -- Two rendered configs of the cluster\: from the first to the second:_default' \
+&& ret=0
+;;
 (render)
 _arguments "${_arguments_options[@]}" : \
 '--pool=[Pool to render]:POOL:_default' \
 '*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
 '*--filename=[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
-'-o+[What to print]:OUTPUT:((yaml\:"The object as YAML"
+'-o+[What to print; the object as YAML without it]:OUTPUT:((yaml\:"The object as YAML"
 json\:"The object as JSON"
 name\:"Only the name of the rendered config"))' \
-'--output=[What to print]:OUTPUT:((yaml\:"The object as YAML"
+'--output=[What to print; the object as YAML without it]:OUTPUT:((yaml\:"The object as YAML"
 json\:"The object as JSON"
 name\:"Only the name of the rendered config"))' \
 '-R[Read folders with all that is below them]' \
 '--recursive[Read folders with all that is below them]' \
+'--explain[Tell, instead of the object, which source wins for each field of each item and which are hidden]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 '-V[Print version]' \
@@ -172,12 +255,32 @@ json\:"For programs"))' \
 '--version[Print version]' \
 && ret=0
 ;;
+(validate)
+_arguments "${_arguments_options[@]}" : \
+'*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--filename=[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'-o+[How to print findings]:OUTPUT:((text\:"Each with the line it is about and a caret"
+json\:"One JSON object"
+github\:"Annotations for the log of a GitHub workflow"))' \
+'--output=[How to print findings]:OUTPUT:((text\:"Each with the line it is about and a caret"
+json\:"One JSON object"
+github\:"Annotations for the log of a GitHub workflow"))' \
+'-R[Read folders with all that is below them]' \
+'--recursive[Read folders with all that is below them]' \
+'--strict[Let warnings count as errors do for the exit code]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+&& ret=0
+;;
 (controller)
 _arguments "${_arguments_options[@]}" : \
 '--namespace=[Namespace of the controller, the daemons and the lease]:NAMESPACE:_default' \
 '--settle=[Render when no source has changed for this long]:TIME:_default' \
 '--settle-limit=[Render at the latest this long after the first change]:TIME:_default' \
 '--drain-threshold=[A drain that takes longer is told about; it goes on]:TIME:_default' \
+'--volume-detach=[After the pods are gone, wait this long for the node'\''s volumes to be detached; 0s\: do not wait]:TIME:_default' \
 '--keep-rendered=[Unused rendered configs kept per pool]:N:_default' \
 '--listen=[Address of /metrics, /healthz and /readyz]:ADDR:_default' \
 '--lease-duration=[For how long a leader leads after a renewal; it renews five times as often]:TIME:_default' \
@@ -267,8 +370,13 @@ esac
 _mcx_commands() {
     local commands; commands=(
 'new:Make a MachineConfig from plain files, or the policy for it' \
+'cat:Print the contents of a file, unit or drop-in as they would be on a node' \
+'diff:Show what differs between two configs, or between a disk and a config' \
+'explain:Tell where an item comes from and what a change of it costs, or what a rule means' \
+'plan:Say what a change would do to the nodes\: what changes, what it costs, who goes when' \
 'render:Print the rendered config of a pool' \
 'apply:Bring a folder to what a pool'\''s nodes would have, without a cluster' \
+'validate:Find all that is wrong or odd in sources, pools and policies' \
 'controller:Run the cluster controller' \
 'daemon:Run the daemon of one node' \
 'crds:Print the custom resource definitions' \
@@ -283,6 +391,11 @@ _mcx_commands() {
 _mcx__subcmd__apply_commands() {
     local commands; commands=()
     _describe -t commands 'mcx apply commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__cat_commands] )) ||
+_mcx__subcmd__cat_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx cat commands' commands "$@"
 }
 (( $+functions[_mcx__subcmd__completions_commands] )) ||
 _mcx__subcmd__completions_commands() {
@@ -303,6 +416,16 @@ _mcx__subcmd__crds_commands() {
 _mcx__subcmd__daemon_commands() {
     local commands; commands=()
     _describe -t commands 'mcx daemon commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__diff_commands] )) ||
+_mcx__subcmd__diff_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx diff commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__explain_commands] )) ||
+_mcx__subcmd__explain_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx explain commands' commands "$@"
 }
 (( $+functions[_mcx__subcmd__host-exec_commands] )) ||
 _mcx__subcmd__host-exec_commands() {
@@ -356,6 +479,11 @@ _mcx__subcmd__new__subcmd__unit_commands() {
     local commands; commands=()
     _describe -t commands 'mcx new unit commands' commands "$@"
 }
+(( $+functions[_mcx__subcmd__plan_commands] )) ||
+_mcx__subcmd__plan_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx plan commands' commands "$@"
+}
 (( $+functions[_mcx__subcmd__reference_commands] )) ||
 _mcx__subcmd__reference_commands() {
     local commands; commands=()
@@ -365,6 +493,11 @@ _mcx__subcmd__reference_commands() {
 _mcx__subcmd__render_commands() {
     local commands; commands=()
     _describe -t commands 'mcx render commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__validate_commands] )) ||
+_mcx__subcmd__validate_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx validate commands' commands "$@"
 }
 
 if [ "$funcstack[1]" = "_mcx" ]; then
