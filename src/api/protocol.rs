@@ -319,9 +319,8 @@ mod tests {
     fn values_survive_print_and_parse() {
         let phase: PhaseSince = "Draining 2026-01-02T03:04:05Z".parse().unwrap();
         assert_eq!(phase.to_string(), "Draining 2026-01-02T03:04:05Z");
-        for mark in ["mcx", "mcx 2026-01-02T03:04:05Z"] {
-            assert_eq!(mark.parse::<CordonMark>().unwrap().to_string(), mark);
-        }
+        let mark = "mcx 2026-01-02T03:04:05Z";
+        assert_eq!(mark.parse::<CordonMark>().unwrap().to_string(), mark);
         assert!("somebody".parse::<CordonMark>().is_err());
         assert!("drain-x".parse::<DrainRequest>().is_err());
         for state in [NodeState::Done, NodeState::Working, NodeState::Degraded] {

@@ -153,7 +153,7 @@ fn actions_come_in_the_order_of_the_policy_not_of_the_paths() {
     new.keys = Some(vec!["k".to_owned()]);
     assert_eq!(
         cost(&Items::default(), &new, &policy),
-        "Restart z.service, Restart shared.service, Restart a.service, Drain, Restart rest.service, \
+        "DaemonReload, Restart z.service, Restart shared.service, Restart a.service, Drain, Restart rest.service, \
          Restart u.service, Restart sshd.service"
     );
 }
@@ -224,7 +224,7 @@ fn a_written_unit_file_is_always_read_by_systemd() {
 fn a_template_instance_takes_the_entry_of_its_own_name() {
     let policy = policy(&[("a@b.service", &["Restart a@b.service"]), ("a@.service", &["Drain"])]);
     let new = unit("a@b.service", UnitItem { enabled: Some(true), ..UnitItem::default() });
-    assert_eq!(cost(&Items::default(), &new, &policy), "Restart a@b.service");
+    assert_eq!(cost(&Items::default(), &new, &policy), "DaemonReload, Restart a@b.service");
 }
 
 #[test]

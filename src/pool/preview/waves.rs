@@ -276,9 +276,9 @@ fn finished(node: &NodeView, at: Option<&ConfigName>) -> NodeView {
         state: Some(NodeState::Done),
         reason: None,
         phase: None,
-        mark: node.mark.clone().filter(|_| !ours),
+        mark: node.mark.filter(|_| !ours),
         cordoned: node.cordoned && !ours,
-        cordoned_at: node.cordoned_at.clone().filter(|_| !ours),
+        cordoned_at: node.cordoned_at.filter(|_| !ours),
         ..node.clone()
     }
 }

@@ -103,7 +103,7 @@ fn any_node() -> impl Strategy<Value = NodeView> {
             ready: !down,
             hold: (extra == 0).then(|| "why".to_owned()),
             deletion: (extra == 1).then(|| "taint".to_owned()),
-            mark: (extra < 4 && cordon).then(|| "mcx t".parse().unwrap()),
+            mark: (extra < 4 && cordon).then(|| "mcx 1970-01-01T00:00:00Z".parse().unwrap()),
             ..of
         }
     })
