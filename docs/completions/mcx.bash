@@ -86,7 +86,7 @@ _mcx() {
 
     case "${cmd}" in
         mcx)
-            opts="-h -V --help --version new cat diff explain plan render apply validate controller daemon crds completions man reference host-exec"
+            opts="-h -V --help --version new validate render plan diff explain cat apply controller daemon crds completions man reference host-exec"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -27,13 +27,13 @@ end
 complete -c mcx -n "__fish_mcx_needs_command" -s h -l help -d 'Print help'
 complete -c mcx -n "__fish_mcx_needs_command" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "new" -d 'Make a MachineConfig from plain files, or the policy for it'
-complete -c mcx -n "__fish_mcx_needs_command" -f -a "cat" -d 'Print the contents of a file, unit or drop-in as they would be on a node'
+complete -c mcx -n "__fish_mcx_needs_command" -f -a "validate" -d 'Find all that is wrong or odd in sources, pools and policies'
+complete -c mcx -n "__fish_mcx_needs_command" -f -a "render" -d 'Print the rendered config of a pool'
+complete -c mcx -n "__fish_mcx_needs_command" -f -a "plan" -d 'Say what a change would do to the nodes: what changes, what it costs, who goes when'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "diff" -d 'Show what differs between two configs, or between a disk and a config'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "explain" -d 'Tell where an item comes from and what a change of it costs, or what a rule means'
-complete -c mcx -n "__fish_mcx_needs_command" -f -a "plan" -d 'Say what a change would do to the nodes: what changes, what it costs, who goes when'
-complete -c mcx -n "__fish_mcx_needs_command" -f -a "render" -d 'Print the rendered config of a pool'
+complete -c mcx -n "__fish_mcx_needs_command" -f -a "cat" -d 'Print the contents of a file, unit or drop-in as they would be on a node'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "apply" -d 'Bring a folder to what a pool\'s nodes would have, without a cluster'
-complete -c mcx -n "__fish_mcx_needs_command" -f -a "validate" -d 'Find all that is wrong or odd in sources, pools and policies'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "controller" -d 'Run the cluster controller'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "daemon" -d 'Run the daemon of one node'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "crds" -d 'Print the custom resource definitions'
@@ -94,11 +94,37 @@ complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from policy" -l reboot -d 'A drain and a reboot of the node'
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from policy" -s h -l help -d 'Print help'
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from policy" -s V -l version -d 'Print version'
-complete -c mcx -n "__fish_mcx_using_subcommand cat" -s f -l filename -d 'File or folder with the objects, or - for standard input; may be given more than once' -r -F
-complete -c mcx -n "__fish_mcx_using_subcommand cat" -l pool -d 'Pool whose nodes are meant; needed only where pools differ' -r
-complete -c mcx -n "__fish_mcx_using_subcommand cat" -s R -l recursive -d 'Read folders with all that is below them'
-complete -c mcx -n "__fish_mcx_using_subcommand cat" -s h -l help -d 'Print help'
-complete -c mcx -n "__fish_mcx_using_subcommand cat" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand validate" -s f -l filename -d 'File or folder with the objects, or - for standard input; may be given more than once' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand validate" -s o -l output -d 'How to print findings' -r -f -a "text\t'Each with the line it is about and a caret'
+json\t'One JSON object'
+github\t'Annotations for the log of a GitHub workflow'"
+complete -c mcx -n "__fish_mcx_using_subcommand validate" -s R -l recursive -d 'Read folders with all that is below them'
+complete -c mcx -n "__fish_mcx_using_subcommand validate" -l strict -d 'Let warnings count as errors do for the exit code'
+complete -c mcx -n "__fish_mcx_using_subcommand validate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mcx -n "__fish_mcx_using_subcommand validate" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand render" -l pool -d 'Pool to render' -r
+complete -c mcx -n "__fish_mcx_using_subcommand render" -s f -l filename -d 'File or folder with the objects, or - for standard input; may be given more than once' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand render" -s o -l output -d 'What to print; the object as YAML without it' -r -f -a "yaml\t'The object as YAML'
+json\t'The object as JSON'
+name\t'Only the name of the rendered config'"
+complete -c mcx -n "__fish_mcx_using_subcommand render" -s R -l recursive -d 'Read folders with all that is below them'
+complete -c mcx -n "__fish_mcx_using_subcommand render" -l explain -d 'Tell, instead of the object, which source wins for each field of each item and which are hidden'
+complete -c mcx -n "__fish_mcx_using_subcommand render" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mcx -n "__fish_mcx_using_subcommand render" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -s f -l filename -d 'File or folder that is applied to the cluster, or - for standard input; may be given more than once' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -l from -d 'File or folder with the state before; without it, a cluster that has only what mcx creates itself' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -l to -d 'File or folder with the state after' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -l kubeconfig -d 'Kubeconfig; without it as kubectl finds it, or else the pod\'s service account' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -l context -d 'Context of the kubeconfig' -r
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -l pool -d 'Only this pool; may be given more than once' -r
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -s n -l namespace -d 'Namespace of mcx' -r
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -s o -l output -d 'What to print' -r -f -a "text\t'For people'
+json\t'All of it, for programs'"
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -s R -l recursive -d 'Read folders with all that is below them'
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -l diff -d 'Add the lines that differ, decoded'
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -l exit-code -d 'Say by the exit code what the change costs'
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand diff" -s f -l filename -d 'Compare the disk with these sources or this rendered config; may be given more than once' -r -F
 complete -c mcx -n "__fish_mcx_using_subcommand diff" -l pool -d 'Only this pool; beside a disk, by default that of its current config' -r
 complete -c mcx -n "__fish_mcx_using_subcommand diff" -l config -d 'Compare the disk with this rendered config: one that the disk keeps, or, with --kubeconfig or --context, of a cluster' -r
@@ -119,29 +145,11 @@ json\t'For programs'"
 complete -c mcx -n "__fish_mcx_using_subcommand explain" -s R -l recursive -d 'Read folders with all that is below them'
 complete -c mcx -n "__fish_mcx_using_subcommand explain" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mcx -n "__fish_mcx_using_subcommand explain" -s V -l version -d 'Print version'
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -s f -l filename -d 'File or folder that is applied to the cluster, or - for standard input; may be given more than once' -r -F
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -l from -d 'File or folder with the state before; without it, a cluster that has only what mcx creates itself' -r -F
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -l to -d 'File or folder with the state after' -r -F
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -l kubeconfig -d 'Kubeconfig; without it as kubectl finds it, or else the pod\'s service account' -r -F
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -l context -d 'Context of the kubeconfig' -r
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -l pool -d 'Only this pool; may be given more than once' -r
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -s n -l namespace -d 'Namespace of mcx' -r
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -s o -l output -d 'What to print' -r -f -a "text\t'For people'
-json\t'All of it, for programs'"
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -s R -l recursive -d 'Read folders with all that is below them'
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -l diff -d 'Add the lines that differ, decoded'
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -l exit-code -d 'Say by the exit code what the change costs'
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -s V -l version -d 'Print version'
-complete -c mcx -n "__fish_mcx_using_subcommand render" -l pool -d 'Pool to render' -r
-complete -c mcx -n "__fish_mcx_using_subcommand render" -s f -l filename -d 'File or folder with the objects, or - for standard input; may be given more than once' -r -F
-complete -c mcx -n "__fish_mcx_using_subcommand render" -s o -l output -d 'What to print; the object as YAML without it' -r -f -a "yaml\t'The object as YAML'
-json\t'The object as JSON'
-name\t'Only the name of the rendered config'"
-complete -c mcx -n "__fish_mcx_using_subcommand render" -s R -l recursive -d 'Read folders with all that is below them'
-complete -c mcx -n "__fish_mcx_using_subcommand render" -l explain -d 'Tell, instead of the object, which source wins for each field of each item and which are hidden'
-complete -c mcx -n "__fish_mcx_using_subcommand render" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mcx -n "__fish_mcx_using_subcommand render" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand cat" -s f -l filename -d 'File or folder with the objects, or - for standard input; may be given more than once' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand cat" -l pool -d 'Pool whose nodes are meant; needed only where pools differ' -r
+complete -c mcx -n "__fish_mcx_using_subcommand cat" -s R -l recursive -d 'Read folders with all that is below them'
+complete -c mcx -n "__fish_mcx_using_subcommand cat" -s h -l help -d 'Print help'
+complete -c mcx -n "__fish_mcx_using_subcommand cat" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand apply" -l root -d 'Folder to change, laid out like a node\'s root' -r -F
 complete -c mcx -n "__fish_mcx_using_subcommand apply" -l pool -d 'Pool whose nodes have what the folder shall have' -r
 complete -c mcx -n "__fish_mcx_using_subcommand apply" -s f -l filename -d 'File or folder with the objects, or - for standard input; may be given more than once' -r -F
@@ -152,14 +160,6 @@ complete -c mcx -n "__fish_mcx_using_subcommand apply" -l withdraw -d 'Give ever
 complete -c mcx -n "__fish_mcx_using_subcommand apply" -l dry-run -d 'Print the steps and change nothing'
 complete -c mcx -n "__fish_mcx_using_subcommand apply" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mcx -n "__fish_mcx_using_subcommand apply" -s V -l version -d 'Print version'
-complete -c mcx -n "__fish_mcx_using_subcommand validate" -s f -l filename -d 'File or folder with the objects, or - for standard input; may be given more than once' -r -F
-complete -c mcx -n "__fish_mcx_using_subcommand validate" -s o -l output -d 'How to print findings' -r -f -a "text\t'Each with the line it is about and a caret'
-json\t'One JSON object'
-github\t'Annotations for the log of a GitHub workflow'"
-complete -c mcx -n "__fish_mcx_using_subcommand validate" -s R -l recursive -d 'Read folders with all that is below them'
-complete -c mcx -n "__fish_mcx_using_subcommand validate" -l strict -d 'Let warnings count as errors do for the exit code'
-complete -c mcx -n "__fish_mcx_using_subcommand validate" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mcx -n "__fish_mcx_using_subcommand validate" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand controller" -l namespace -d 'Namespace of the controller, the daemons and the lease' -r
 complete -c mcx -n "__fish_mcx_using_subcommand controller" -l settle -d 'Render when no source has changed for this long' -r
 complete -c mcx -n "__fish_mcx_using_subcommand controller" -l settle-limit -d 'Render at the latest this long after the first change' -r

@@ -133,18 +133,69 @@ _arguments "${_arguments_options[@]}" : \
     ;;
 esac
 ;;
-(cat)
+(validate)
 _arguments "${_arguments_options[@]}" : \
 '*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
 '*--filename=[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
-'--pool=[Pool whose nodes are meant; needed only where pools differ]:POOL:_default' \
+'-o+[How to print findings]:OUTPUT:((text\:"Each with the line it is about and a caret"
+json\:"One JSON object"
+github\:"Annotations for the log of a GitHub workflow"))' \
+'--output=[How to print findings]:OUTPUT:((text\:"Each with the line it is about and a caret"
+json\:"One JSON object"
+github\:"Annotations for the log of a GitHub workflow"))' \
 '-R[Read folders with all that is below them]' \
 '--recursive[Read folders with all that is below them]' \
-'-h[Print help]' \
-'--help[Print help]' \
+'--strict[Let warnings count as errors do for the exit code]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
 '-V[Print version]' \
 '--version[Print version]' \
-':item -- Which contents:_default' \
+&& ret=0
+;;
+(render)
+_arguments "${_arguments_options[@]}" : \
+'--pool=[Pool to render]:POOL:_default' \
+'*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--filename=[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'-o+[What to print; the object as YAML without it]:OUTPUT:((yaml\:"The object as YAML"
+json\:"The object as JSON"
+name\:"Only the name of the rendered config"))' \
+'--output=[What to print; the object as YAML without it]:OUTPUT:((yaml\:"The object as YAML"
+json\:"The object as JSON"
+name\:"Only the name of the rendered config"))' \
+'-R[Read folders with all that is below them]' \
+'--recursive[Read folders with all that is below them]' \
+'--explain[Tell, instead of the object, which source wins for each field of each item and which are hidden]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+&& ret=0
+;;
+(plan)
+_arguments "${_arguments_options[@]}" : \
+'*-f+[File or folder that is applied to the cluster, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--filename=[File or folder that is applied to the cluster, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
+'*--from=[File or folder with the state before; without it, a cluster that has only what mcx creates itself]:FILE|DIR|-:_files' \
+'*--to=[File or folder with the state after]:FILE|DIR|-:_files' \
+'--kubeconfig=[Kubeconfig; without it as kubectl finds it, or else the pod'\''s service account]:FILE:_files' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'*--pool=[Only this pool; may be given more than once]:POOL:_default' \
+'-n+[Namespace of mcx]:NAMESPACE:_default' \
+'--namespace=[Namespace of mcx]:NAMESPACE:_default' \
+'-o+[What to print]:OUTPUT:((text\:"For people"
+json\:"All of it, for programs"))' \
+'--output=[What to print]:OUTPUT:((text\:"For people"
+json\:"All of it, for programs"))' \
+'-R[Read folders with all that is below them]' \
+'--recursive[Read folders with all that is below them]' \
+'--diff[Add the lines that differ, decoded]' \
+'--exit-code[Say by the exit code what the change costs]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+'*::rendered -- Two rendered configs of the cluster\: from the first to the second:_default' \
 && ret=0
 ;;
 (diff)
@@ -189,50 +240,18 @@ json\:"For programs"))' \
 '::item -- A path, a unit, a unit and its drop-in, or boot:_default' \
 && ret=0
 ;;
-(plan)
+(cat)
 _arguments "${_arguments_options[@]}" : \
-'*-f+[File or folder that is applied to the cluster, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
-'*--filename=[File or folder that is applied to the cluster, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
-'*--from=[File or folder with the state before; without it, a cluster that has only what mcx creates itself]:FILE|DIR|-:_files' \
-'*--to=[File or folder with the state after]:FILE|DIR|-:_files' \
-'--kubeconfig=[Kubeconfig; without it as kubectl finds it, or else the pod'\''s service account]:FILE:_files' \
-'--context=[Context of the kubeconfig]:NAME:_default' \
-'*--pool=[Only this pool; may be given more than once]:POOL:_default' \
-'-n+[Namespace of mcx]:NAMESPACE:_default' \
-'--namespace=[Namespace of mcx]:NAMESPACE:_default' \
-'-o+[What to print]:OUTPUT:((text\:"For people"
-json\:"All of it, for programs"))' \
-'--output=[What to print]:OUTPUT:((text\:"For people"
-json\:"All of it, for programs"))' \
-'-R[Read folders with all that is below them]' \
-'--recursive[Read folders with all that is below them]' \
-'--diff[Add the lines that differ, decoded]' \
-'--exit-code[Say by the exit code what the change costs]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
-'-V[Print version]' \
-'--version[Print version]' \
-'*::rendered -- Two rendered configs of the cluster\: from the first to the second:_default' \
-&& ret=0
-;;
-(render)
-_arguments "${_arguments_options[@]}" : \
-'--pool=[Pool to render]:POOL:_default' \
 '*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
 '*--filename=[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
-'-o+[What to print; the object as YAML without it]:OUTPUT:((yaml\:"The object as YAML"
-json\:"The object as JSON"
-name\:"Only the name of the rendered config"))' \
-'--output=[What to print; the object as YAML without it]:OUTPUT:((yaml\:"The object as YAML"
-json\:"The object as JSON"
-name\:"Only the name of the rendered config"))' \
+'--pool=[Pool whose nodes are meant; needed only where pools differ]:POOL:_default' \
 '-R[Read folders with all that is below them]' \
 '--recursive[Read folders with all that is below them]' \
-'--explain[Tell, instead of the object, which source wins for each field of each item and which are hidden]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
+':item -- Which contents:_default' \
 && ret=0
 ;;
 (apply)
@@ -249,25 +268,6 @@ json\:"For programs"))' \
 '--recursive[Read folders with all that is below them]' \
 '(--pool -f --filename -R --recursive)--withdraw[Give everything back\: the folder becomes what it was before mcx]' \
 '--dry-run[Print the steps and change nothing]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
-'-V[Print version]' \
-'--version[Print version]' \
-&& ret=0
-;;
-(validate)
-_arguments "${_arguments_options[@]}" : \
-'*-f+[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
-'*--filename=[File or folder with the objects, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
-'-o+[How to print findings]:OUTPUT:((text\:"Each with the line it is about and a caret"
-json\:"One JSON object"
-github\:"Annotations for the log of a GitHub workflow"))' \
-'--output=[How to print findings]:OUTPUT:((text\:"Each with the line it is about and a caret"
-json\:"One JSON object"
-github\:"Annotations for the log of a GitHub workflow"))' \
-'-R[Read folders with all that is below them]' \
-'--recursive[Read folders with all that is below them]' \
-'--strict[Let warnings count as errors do for the exit code]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 '-V[Print version]' \
@@ -370,13 +370,13 @@ esac
 _mcx_commands() {
     local commands; commands=(
 'new:Make a MachineConfig from plain files, or the policy for it' \
-'cat:Print the contents of a file, unit or drop-in as they would be on a node' \
+'validate:Find all that is wrong or odd in sources, pools and policies' \
+'render:Print the rendered config of a pool' \
+'plan:Say what a change would do to the nodes\: what changes, what it costs, who goes when' \
 'diff:Show what differs between two configs, or between a disk and a config' \
 'explain:Tell where an item comes from and what a change of it costs, or what a rule means' \
-'plan:Say what a change would do to the nodes\: what changes, what it costs, who goes when' \
-'render:Print the rendered config of a pool' \
+'cat:Print the contents of a file, unit or drop-in as they would be on a node' \
 'apply:Bring a folder to what a pool'\''s nodes would have, without a cluster' \
-'validate:Find all that is wrong or odd in sources, pools and policies' \
 'controller:Run the cluster controller' \
 'daemon:Run the daemon of one node' \
 'crds:Print the custom resource definitions' \

@@ -41,20 +41,20 @@ pub struct Cli {
 pub enum Command {
     /// Make a MachineConfig from plain files, or the policy for it
     New(new::Args),
-    /// Print the contents of a file, unit or drop-in as they would be on a node
-    Cat(cat::Args),
+    /// Find all that is wrong or odd in sources, pools and policies
+    Validate(validate::Args),
+    /// Print the rendered config of a pool
+    Render(render::Args),
+    /// Say what a change would do to the nodes: what changes, what it costs, who goes when
+    Plan(Box<plan::Args>),
     /// Show what differs between two configs, or between a disk and a config
     Diff(Box<diff::Args>),
     /// Tell where an item comes from and what a change of it costs, or what a rule means
     Explain(explain::Args),
-    /// Say what a change would do to the nodes: what changes, what it costs, who goes when
-    Plan(Box<plan::Args>),
-    /// Print the rendered config of a pool
-    Render(render::Args),
+    /// Print the contents of a file, unit or drop-in as they would be on a node
+    Cat(cat::Args),
     /// Bring a folder to what a pool's nodes would have, without a cluster
     Apply(apply::Args),
-    /// Find all that is wrong or odd in sources, pools and policies
-    Validate(validate::Args),
     /// Run the cluster controller
     Controller(Box<controller::Args>),
     /// Run the daemon of one node
