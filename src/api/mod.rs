@@ -28,6 +28,22 @@ pub mod protocol;
 mod schema;
 pub mod shipped;
 
+/// What the name of a systemd unit may end in.
+pub const UNIT_TYPES: [&str; 12] = [
+    "service",
+    "socket",
+    "device",
+    "mount",
+    "automount",
+    "swap",
+    "target",
+    "path",
+    "timer",
+    "snapshot",
+    "slice",
+    "scope",
+];
+
 pub use machine_config::{MachineConfig, MachineConfigSpec};
 pub use machine_config_pool::{MachineConfigPool, MachineConfigPoolSpec, MachineConfigPoolStatus};
 pub use machine_configuration::{MachineConfiguration, MachineConfigurationSpec, MachineConfigurationStatus};

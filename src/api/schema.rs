@@ -161,9 +161,6 @@ pub(super) fn pool_synchronizers(_: &mut SchemaGenerator) -> Schema {
     }))
 }
 
-/// Unit suffixes that the published rule knows.
-const SUFFIXES: &str = "service|socket|device|mount|automount|swap|target|path|timer|snapshot|slice|scope";
-
 /// Name of a unit in a policy. The published rule with one addition: `@`, so that template instances can be named.
 fn unit_name(description: &str) -> Value {
     json!({
@@ -172,7 +169,7 @@ fn unit_name(description: &str) -> Value {
         "maxLength": 255,
         "x-kubernetes-validations": [
             {
-                "rule": format!(r"self.matches('\\.({SUFFIXES})$')"),
+                "rule": format!(r"self.matches('\\.({})$')", super::UNIT_TYPES.join("|")),
                 "message": "must end in .service, .socket, .device, .mount, .automount, .swap, .target, .path, .timer, \
                             .snapshot, .slice or .scope"
             },

@@ -8,7 +8,7 @@ use crate::render::item::Item;
 use crate::render::load::{self, Loaded};
 use crate::render::state::{self, State};
 use crate::render::story::{self, Story};
-use crate::render::{path, rule};
+use crate::render::{nearest, rule};
 use anyhow::bail;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn explain_rule(id: &str, output: Output) -> anyhow::Result<ExitCode> {
     let Some(rule) = rule::by_id(id) else {
-        let near = path::nearest(id, rule::RULES.iter().map(|r| r.id));
+        let near = nearest::nearest(id, rule::RULES.iter().map(|r| r.id));
         let near =
             near.map_or_else(|| "see docs/reference/rules.md".to_owned(), |near| format!("did you mean {near}?"));
         bail!("there is no rule {id:?}; {near}");

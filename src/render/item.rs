@@ -3,7 +3,7 @@
 //! What an item holds is [`super::items`]'; which sources speak of it is [`super::story`]'s.
 
 use super::items::Items;
-use super::path;
+use super::nearest;
 use crate::api::SSH_USER;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -74,7 +74,7 @@ impl Item {
     pub fn nearest(text: &str, known: &[Self]) -> Option<String> {
         let names: Vec<String> = known.iter().map(Self::name).collect();
         let paths: Vec<String> = known.iter().filter_map(Self::path).collect();
-        let near = path::nearest(text, names.iter().chain(&paths).map(String::as_str)).map(str::to_owned);
+        let near = nearest::nearest(text, names.iter().chain(&paths).map(String::as_str)).map(str::to_owned);
         // The last part alone is often all that one remembers.
         let last = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
         near.or_else(|| names.iter().find(|name| last(name) == last(text)).cloned())

@@ -4,7 +4,7 @@
 
 use super::finding::{Finding, Severity};
 use super::validate::quoted;
-use super::{path, rule, select, shape};
+use super::{nearest, path, rule, select, shape};
 use crate::api::{API_VERSION, GROUP, MachineConfig, MachineConfigPool, MachineConfiguration, shipped};
 use crate::yaml::{self, Document};
 use serde::de::DeserializeOwned;
@@ -245,7 +245,7 @@ impl Loaded {
         if !known.contains(&kind.as_str()) {
             if ours && !is_list {
                 let mut finding = rule::KIND.finding("", "kind", format!("{} is not a kind of {GROUP}", quoted(&kind)));
-                if let Some(near) = path::nearest(&kind, known) {
+                if let Some(near) = nearest::nearest(&kind, known) {
                     finding.help = format!("did you mean {near}?");
                 }
                 self.find(finding, origin);

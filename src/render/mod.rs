@@ -15,6 +15,7 @@
 //! | [`author`] | from plain files to the source that a person would write |
 //! | [`limit`] | `maxUnavailable` |
 //! | [`lint`] | what is allowed and probably not meant: for `mcx validate` |
+//! | [`nearest`] | which known word was probably meant |
 //! | [`rule`], [`finding`], [`path`] | what is said about it, and where |
 //! | [`ignition`] | the specification |
 //! | [`systemd`] | unit files as systemd reads them |
@@ -29,6 +30,7 @@ pub mod limit;
 pub mod lint;
 pub mod load;
 pub mod merge;
+pub mod nearest;
 pub mod path;
 pub mod rule;
 pub mod select;

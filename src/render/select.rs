@@ -3,7 +3,7 @@
 //! Which nodes a pool takes uses the same [`matches()`]; what follows from it is the controller's.
 
 use super::finding::Finding;
-use super::{path, rule};
+use super::{nearest, rule};
 use crate::api::{MachineConfig, MachineConfigPool, label};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
@@ -219,7 +219,7 @@ pub fn unselected(pools: &[MachineConfigPool], all: &[MachineConfig]) -> Vec<Fin
 fn role_meant(pools: &[MachineConfigPool], source: &MachineConfig) -> Option<String> {
     let labels = source.metadata.labels.as_ref()?;
     if let Some(role) = labels.get(label::ROLE) {
-        let near = path::nearest(role, pools.iter().map(MachineConfigPool::name))?;
+        let near = nearest::nearest(role, pools.iter().map(MachineConfigPool::name))?;
         return Some(format!("did you mean {}: {near}?", label::ROLE));
     }
     let is_pool = |value: &String| pools.iter().any(|p| p.name() == value);

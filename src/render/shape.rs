@@ -5,7 +5,7 @@
 
 use super::finding::Finding;
 use super::rule;
-use super::{path, rule::Rule};
+use super::{nearest, path, rule::Rule};
 use serde_json::Value;
 
 /// What a value may be.
@@ -254,7 +254,7 @@ impl Walk<'_> {
 
 fn unknown_key(name: &str, known: &[(&str, Shape)], object: &str, at: &str) -> Finding {
     let mut finding = rule::UNKNOWN_KEY.finding(object, at, "unknown key");
-    finding.help = match path::nearest(name, known.iter().map(|(k, _)| *k)) {
+    finding.help = match nearest::nearest(name, known.iter().map(|(k, _)| *k)) {
         Some(key) => format!("did you mean `{key}`?"),
         None => format!("remove it; known here: {}", known.iter().map(|(k, _)| *k).collect::<Vec<_>>().join(", ")),
     };

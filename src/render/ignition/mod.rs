@@ -14,6 +14,7 @@ mod validate;
 
 pub use merge::{ContentsRule, Layers};
 
+use super::nearest;
 use serde_json::Value;
 
 /// A config that was read, in the normal form of this module: JSON without nulls, unknown keys and empty sections.
@@ -87,32 +88,7 @@ pub fn merge(parent: &Config, child: &Config) -> Config {
 pub fn nearest_key(pointer: &str) -> Option<&'static str> {
     let (object, key) = pointer.rsplit_once('/')?;
     let key = key.replace("~1", "/").replace("~0", "~");
-    schema::fields_at(object)?
-        .map(|name| (distance(&key.to_lowercase(), &name.to_lowercase()), name))
-        // More than a third of the letters wrong is another word.
-        .filter(|(distance, name)| distance * 3 <= name.len().max(3))
-        .min()
-        .map(|(_, name)| name)
-}
-
-/// How many letters must be added, dropped or replaced to make one word of the other.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    // A key of thousands of letters is alike to none.
-    if from.len() > 64 {
-        return usize::MAX / 4;
-    }
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
+    nearest::nearest(&key, schema::fields_at(object)?)
 }
 
 #[cfg(test)]

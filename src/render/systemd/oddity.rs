@@ -2,7 +2,7 @@
 
 use super::directive;
 use super::text::{LineKind, UnitText};
-use crate::render::path::nearest;
+use crate::render::nearest::nearest;
 
 /// A line that systemd ignores.
 #[derive(Debug, Clone, PartialEq, Eq)]

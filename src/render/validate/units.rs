@@ -1,6 +1,7 @@
 //! Units of one source: names and bodies. What `enabled` and `mask` mean together is seen in the merged whole.
 
 use super::{Report, duplicates, quoted, secret};
+use crate::api::UNIT_TYPES;
 use crate::render::ignition;
 use crate::render::layer::UnitLayer;
 use crate::render::rule::{self, Rule};
@@ -15,22 +16,6 @@ const NAMED: usize = 20;
 /// Longest name of a unit, in bytes: systemd's limit.
 const UNIT_NAME_MAX: usize = 255;
 
-/// What a unit's name may end in.
-const SUFFIXES: [&str; 12] = [
-    "service",
-    "socket",
-    "device",
-    "mount",
-    "automount",
-    "swap",
-    "target",
-    "path",
-    "timer",
-    "snapshot",
-    "slice",
-    "scope",
-];
-
 /// What is wrong with a unit's name, as systemd reads names.
 pub fn unit_name_problem(name: &str) -> Option<String> {
     let shown = quoted(name);
@@ -43,8 +28,8 @@ pub fn unit_name_problem(name: &str) -> Option<String> {
             name.escape_debug()
         ));
     };
-    if !SUFFIXES.contains(&suffix) {
-        return Some(format!("{shown} does not end in a kind of unit; one of .{}", SUFFIXES.join(", .")));
+    if !UNIT_TYPES.contains(&suffix) {
+        return Some(format!("{shown} does not end in a kind of unit; one of .{}", UNIT_TYPES.join(", .")));
     }
     if stem.is_empty() || stem.starts_with('@') {
         return Some(format!("{shown} has no name before its suffix"));

@@ -1,26 +1,11 @@
 //! systemd units and drop-ins.
 
 use super::{Object, each, flag, plain};
+use crate::api::UNIT_TYPES;
 use crate::render::ignition::Report;
 use crate::render::ignition::trail::Trail;
 use crate::render::ignition::unit::{self, Unit};
 use std::collections::BTreeSet;
-
-/// What the name of a unit may end in.
-const TYPES: [&str; 12] = [
-    "service",
-    "socket",
-    "device",
-    "mount",
-    "automount",
-    "swap",
-    "target",
-    "path",
-    "timer",
-    "snapshot",
-    "slice",
-    "scope",
-];
 
 pub(super) fn check(systemd: &Object, here: &Trail<'_>, report: &mut Report) {
     let at_units = Trail::Field(here, "units");
@@ -28,7 +13,7 @@ pub(super) fn check(systemd: &Object, here: &Trail<'_>, report: &mut Report) {
     for (i, unit) in each(systemd, "units") {
         let at = Trail::Item(&at_units, i);
         let name = plain(unit, "name");
-        if !extension(name).is_some_and(|extension| TYPES.contains(&extension)) {
+        if !extension(name).is_some_and(|extension| UNIT_TYPES.contains(&extension)) {
             report.error(
                 at.below(&["name"]),
                 "the name of a unit must end in .service, .socket, .timer or another type of unit",
