@@ -95,7 +95,7 @@ struct Daemon {
     /// What the configs that are in use mean.
     items: BTreeMap<ConfigName, Arc<Items>>,
     /// Bodies of rendered configs that were fetched and not adopted yet.
-    bodies: BTreeMap<ConfigName, Value>,
+    bodies: BTreeMap<ConfigName, Arc<Value>>,
     /// Unanswered requests in a row, and when the next may be made.
     api: (u32, Moment),
     /// Patches in a row that met a changed Node.

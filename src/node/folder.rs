@@ -199,7 +199,7 @@ pub fn items(config: &NamedConfig) -> Result<Items, Error> {
 
 /// The config of a root that mcx has nothing in.
 pub fn empty() -> NamedConfig {
-    NamedConfig { name: ConfigName::default(), config: json!({}) }
+    NamedConfig { name: ConfigName::default(), config: json!({}).into() }
 }
 
 /// An error and its cause.

@@ -4,6 +4,7 @@ use crate::api::{ConfigName, Uid};
 use crate::change::Action;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Version of the journal's form that this mcx writes; it reads older ones and refuses newer ones.
 pub const VERSION: u32 = 1;
@@ -13,8 +14,8 @@ pub const VERSION: u32 = 1;
 pub struct NamedConfig {
     /// Name; empty for the empty config.
     pub name: ConfigName,
-    /// `spec.config`.
-    pub config: Value,
+    /// `spec.config`. Shared: the journal is copied at each step, and a config of many files is some megabytes as values.
+    pub config: Arc<Value>,
 }
 
 /// How far an open transaction is. Later stages compare greater.

@@ -203,7 +203,7 @@ impl Daemon {
             Some(object) => match usable(&name, object) {
                 Ok((body, items)) => {
                     self.items.insert(name.clone(), Arc::new(items));
-                    self.bodies.insert(name.clone(), body);
+                    self.bodies.insert(name.clone(), body.into());
                     Fetch::Here
                 }
                 Err(why) => Fetch::Broken(why),
@@ -288,7 +288,7 @@ impl Daemon {
     }
 
     fn adopt(&mut self, name: &ConfigName) -> Result<(), Trouble> {
-        let config = self.bodies.get(name).cloned().unwrap_or_else(|| json!({}));
+        let config = self.bodies.get(name).cloned().unwrap_or_else(|| json!({}).into());
         let items = self.keep_items(name).map_err(at(Work::Look))?;
         self.disk.adopt(&NamedConfig { name: name.clone(), config }).map_err(at(Work::Record))?;
         if !name.is_empty() {
@@ -363,7 +363,8 @@ impl Daemon {
     ) -> Result<(), Trouble> {
         // The machine holds names only; the body is read where it is durable.
         let stored = self.disk.stored().map_err(at(Work::State))?;
-        let from = stored.current.unwrap_or_else(|| NamedConfig { name: ConfigName::default(), config: json!({}) });
+        let from =
+            stored.current.unwrap_or_else(|| NamedConfig { name: ConfigName::default(), config: json!({}).into() });
         let to = if *to == from.name {
             from.clone()
         } else {

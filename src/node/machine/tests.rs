@@ -111,7 +111,7 @@ fn updating(node: OwnNode, actions: &[Action]) -> Situation {
 }
 
 fn journal(stage: Stage, actions: &[(Action, u32, bool)]) -> Journal {
-    let config = |name: &str| NamedConfig { name: name.into(), config: serde_json::json!({}) };
+    let config = |name: &str| NamedConfig { name: name.into(), config: serde_json::json!({}).into() };
     Journal {
         version: 1,
         from: config("a"),
