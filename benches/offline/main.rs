@@ -119,7 +119,7 @@ fn worker(loaded: &Loaded) -> anyhow::Result<MachineConfigPool> {
     loaded.known_pools().into_iter().find(|p| p.name() == "worker").context("there is no pool worker")
 }
 
-/// What serde_json does with the text: the measure of the others.
+/// What `serde_json` does with the text: the measure of the others.
 fn json(text: &str) -> anyhow::Result<()> {
     let value: Value = serde_json::from_str(black_box(text))?;
     black_box(serde_json::to_string(&value)?);
@@ -137,7 +137,8 @@ fn render(text: &str) -> anyhow::Result<()> {
 
 fn validate(text: &str) -> anyhow::Result<()> {
     let loaded = read(black_box(text));
-    black_box(review::review(&loaded));
+    let said = black_box(review::review(&loaded));
+    ensure!(said.errors == 0, "the sources are refused: {:?}", said.findings.first());
     Ok(())
 }
 
