@@ -13,7 +13,7 @@ MCX ?=
 # release, or ci: bigger, and built in half the time
 PROFILE ?= release
 
-.PHONY: help demo demo-down test test-e2e soak bench lint lint-shell deny image generate generated-current install uninstall clean
+.PHONY: help demo demo-down test test-e2e soak bench bench-offline lint lint-shell deny image generate generated-current install uninstall clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,8 +34,11 @@ test-e2e: ## only the tests on a real cluster; TEST="e2e_chrony e2e_drift", FILT
 soak: ## the whole matrix of failures at every stage of a rollout, of which `make test` runs a sample
 	MCX_SOAK=1 tests/rig/e2e.sh e2e_failover
 
-bench: ## the numbers that mcx promises, measured on a real cluster
+bench: bench-offline ## the numbers that mcx promises: offline, and measured on a real cluster
 	tests/rig/bench.sh
+
+bench-offline: ## only those of the offline commands: render, validate, plan, memory
+	cargo bench --locked --bench offline
 
 lint: lint-shell deny ## format, clippy, shell scripts, licences and duplicate crates
 	cargo fmt --check

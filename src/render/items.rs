@@ -225,11 +225,11 @@ impl Items {
         }
         if !self.files.is_empty() {
             let files: Vec<Value> = self.files.iter().map(|(path, file)| file.to_value(path)).collect();
-            config.insert("storage".to_owned(), json!({"files": files}));
+            config.insert("storage".to_owned(), list_of("files", files));
         }
         if !self.units.is_empty() {
             let units: Vec<Value> = self.units.iter().map(|(name, unit)| unit.to_value(name)).collect();
-            config.insert("systemd".to_owned(), json!({"units": units}));
+            config.insert("systemd".to_owned(), list_of("units", units));
         }
         Value::Object(config)
     }
@@ -279,6 +279,11 @@ impl Items {
     pub fn decoded_size(&self) -> u64 {
         self.files.values().map(|f| f.content.size).sum()
     }
+}
+
+/// `{name: items}`. Not by `json!`, which would copy all of them.
+fn list_of(name: &str, items: Vec<Value>) -> Value {
+    Value::Object(Map::from_iter([(name.to_owned(), Value::Array(items))]))
 }
 
 /// The canonical byte form that is hashed.

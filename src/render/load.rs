@@ -7,6 +7,7 @@ use super::validate::quoted;
 use super::{nearest, path, rule, select, shape};
 use crate::api::{API_VERSION, GROUP, MachineConfig, MachineConfigPool, MachineConfiguration, shipped};
 use crate::yaml::{self, Document};
+use serde::Deserializer;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -135,7 +136,7 @@ impl Loaded {
         for foreign in self.foreign.iter().filter(|f| f.kind == kind) {
             let name = foreign.value["metadata"]["name"].as_str().unwrap_or_default();
             let mut wrong = Vec::new();
-            read.extend(typed_as(foreign.value.clone(), &format!("{kind}/{name}"), &mut wrong));
+            read.extend(typed_as(&foreign.value, &format!("{kind}/{name}"), &mut wrong));
             for finding in &mut wrong {
                 foreign.origin.locate(finding);
             }
@@ -196,8 +197,9 @@ impl Loaded {
                 if let Some(document) = documents.first() {
                     self.keep(&input.name, Arc::clone(document.text()));
                 }
-                for document in documents {
-                    let value = document.value.clone();
+                for mut document in documents {
+                    // Places come from the text: the value itself is needed once.
+                    let value = std::mem::take(&mut document.value);
                     let document = Arc::new(document);
                     let origin = Origin { file: input.name.clone(), document, pointer: String::new() };
                     self.value(value, &origin, 0);
@@ -337,7 +339,11 @@ impl Loaded {
 }
 
 /// The object as its type. The walk has found what people get wrong; what is left is a finding all the same.
-fn typed_as<T: DeserializeOwned>(value: Value, object: &str, found: &mut Vec<Finding>) -> Option<T> {
+fn typed_as<'v, T: DeserializeOwned>(
+    value: impl Deserializer<'v, Error = serde_json::Error>,
+    object: &str,
+    found: &mut Vec<Finding>,
+) -> Option<T> {
     match serde_path_to_error::deserialize(value) {
         Ok(read) => Some(read),
         Err(error) => {

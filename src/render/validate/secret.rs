@@ -81,6 +81,9 @@ fn is_token_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || "._-".contains(c)
 }
 
+/// `xoxb-` and twenty characters, in bytes; a JSON web token is longer.
+const SHORTEST_TOKEN: usize = 25;
+
 /// Forms of tokens that nothing else has: a prefix and the length of what follows it, or a JSON web token.
 fn has_token_form(word: &str) -> bool {
     const PREFIXES: [(&str, usize); 10] = [
@@ -95,6 +98,10 @@ fn has_token_form(word: &str) -> bool {
         ("xoxp-", 20),
         ("hvs.", 24),
     ];
+    // Most words are: no token is as short as the shortest of these.
+    if word.len() < SHORTEST_TOKEN {
+        return false;
+    }
     let prefixed = PREFIXES.iter().any(|(prefix, length)| {
         word.strip_prefix(prefix)
             .is_some_and(|rest| rest.len() >= *length && rest.contains(|c: char| c.is_ascii_digit()))
@@ -116,14 +123,14 @@ fn named(before: &str, after: &str) -> Option<Secret> {
         before.get(at..).filter(|end| end.eq_ignore_ascii_case(name)).map(|_| at)
     };
     let is_one_of = |names: &[&str]| names.iter().any(|name| ends_with(name).is_some());
-    let value = value(after)?;
     if is_one_of(&["password", "passphrase", "passwd"]) {
+        let value = value(after)?;
         // `passwd: files sss` of nsswitch.conf, and the like.
         let is_word = value.chars().all(|c| c.is_ascii_lowercase()) && ends_with("passwd").is_some();
         return (value.len() >= PASSWORD_MIN && !is_word).then_some(Secret::Password);
     }
     if is_one_of(&["token", "secret", "apikey", "api_key", "api-key", "access_key", "secret_key", "secretkey"]) {
-        return looks_random(value).then_some(Secret::Token);
+        return value(after).filter(|value| looks_random(value)).map(|_| Secret::Token);
     }
     None
 }
