@@ -1,12 +1,17 @@
 //! An API server in memory, for tests of what reads and writes: objects by path, resourceVersions, conflicts, merge
 //! patches, the status subresource. Tests look at the objects that are there in the end.
 
+use super::door::Door;
+use super::events::Events;
+use super::metrics::Metrics;
+use super::world::{Leader, Settings};
 use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// The server; clones share it.
 #[derive(Clone, Default)]
@@ -25,6 +30,25 @@ pub(crate) struct State {
 }
 
 impl FakeApi {
+    /// A leader over it with this epoch, whose Events go nowhere.
+    pub(crate) fn leader(&self, epoch: &str) -> Leader {
+        Leader {
+            door: Door::new(self.client()),
+            epoch: epoch.into(),
+            settings: Arc::new(Settings {
+                drain_threshold: Duration::from_mins(10),
+                volume_detach: Duration::from_mins(1),
+                settle: Duration::ZERO,
+                settle_limit: Duration::ZERO,
+                keep_rendered: 1,
+                namespace: "mcx-system".to_owned(),
+            }),
+            events: Events::discarding(),
+            metrics: Arc::new(Metrics::default()),
+            rollout: Arc::default(),
+        }
+    }
+
     /// A client of it.
     pub(crate) fn client(&self) -> Client {
         let api = self.clone();

@@ -420,9 +420,17 @@ impl Rig {
 
     /// Sends a signal to the container of a pod of `mcx-system`, from its node's side, as a crash would.
     pub fn signal_pod(&self, pod: &Value, signal: &str) {
+        self.try_signal_pod(pod, signal).unwrap_or_else(|why| panic!("{why}"));
+    }
+
+    /// As [`Self::signal_pod`]; the error says why there is nothing to signal.
+    pub fn try_signal_pod(&self, pod: &Value, signal: &str) -> Result<(), String> {
         let id = text(pod, "/status/containerStatuses/0/containerID");
-        let id = id.strip_prefix("containerd://").unwrap_or_else(|| panic!("no running container: {}", pod["status"]));
-        self.node(&text(pod, "/spec/nodeName")).sh(&format!("ctr -n k8s.io tasks kill -s {signal} {id}"));
+        let id = id.strip_prefix("containerd://").ok_or_else(|| format!("no running container: {}", pod["status"]))?;
+        let node = text(pod, "/spec/nodeName");
+        let output = self.node(&node).try_sh(&format!("ctr -n k8s.io tasks kill -s {signal} {id}"));
+        let error = String::from_utf8_lossy(&output.stderr);
+        output.status.success().then_some(()).ok_or_else(|| format!("cannot signal {id} on {node}: {error}"))
     }
 
     /// The daemon's pod on a node.

@@ -4,11 +4,8 @@ use super::*;
 use crate::api::protocol::SlotHolder;
 use crate::api::{annotation, condition, label, shipped};
 use crate::pool::door;
-use crate::pool::events::Events;
 use crate::pool::fake_api::FakeApi;
-use crate::pool::metrics::Metrics;
 use crate::pool::scene::{A, B, Scene};
-use crate::pool::world::Settings;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -19,24 +16,6 @@ struct Rig {
     api: FakeApi,
     leader: Leader,
     world: World,
-}
-
-fn leader(api: &FakeApi, epoch: &str) -> Leader {
-    Leader {
-        door: Door::new(api.client()),
-        epoch: epoch.into(),
-        settings: Arc::new(Settings {
-            drain_threshold: Duration::from_mins(10),
-            volume_detach: Duration::from_mins(1),
-            settle: Duration::ZERO,
-            settle_limit: Duration::ZERO,
-            keep_rendered: 1,
-            namespace: "mcx-system".to_owned(),
-        }),
-        events: Events::discarding(),
-        metrics: Arc::new(Metrics::default()),
-        rollout: Arc::default(),
-    }
 }
 
 impl Rig {
@@ -57,7 +36,7 @@ impl Rig {
                 state.put(&format!("/api/v1/nodes/{name}"), node);
             }
         }
-        let leader = leader(&api, "e1");
+        let leader = api.leader("e1");
         let mut rig = Self { api, leader, world: Scene::new(vec![]).world };
         rig.catch_up();
         rig
@@ -185,7 +164,7 @@ async fn a_leader_that_was_deposed_stops_and_hands_nothing_out() {
     let mut rig = Rig::new(&["a"]);
     takeover::take_over(&rig.leader).await.unwrap();
     rig.catch_up();
-    takeover::take_over(&leader(&rig.api, "e2")).await.unwrap();
+    takeover::take_over(&rig.api.leader("e2")).await.unwrap();
     rig.writes();
     // By late caches, and by caches that show the new epoch.
     assert!(matches!(rig.sync().await, Err(Error::Deposed { .. })));
@@ -199,8 +178,8 @@ async fn a_leader_that_was_deposed_stops_and_hands_nothing_out() {
 #[tokio::test(start_paused = true)]
 async fn a_take_over_that_the_caches_do_not_show_yet_is_no_deposition() {
     let rig = Rig::new(&["a"]);
-    takeover::take_over(&leader(&rig.api, "e0")).await.unwrap();
-    let mut rig = Rig { leader: leader(&rig.api, "e1"), ..rig };
+    takeover::take_over(&rig.api.leader("e0")).await.unwrap();
+    let mut rig = Rig { leader: rig.api.leader("e1"), ..rig };
     rig.catch_up();
     takeover::take_over(&rig.leader).await.unwrap();
     rig.sync().await.unwrap();
@@ -220,7 +199,7 @@ async fn slots_that_somebody_deleted_make_the_leader_stand_again() {
     assert!(matches!(error, Error::NoSlots { .. }) && error.stops_leading(), "{error}");
     assert!(error.to_string().contains(annotation::SLOTS) && error.to_string().contains("worker"), "{error}");
     // The next leader finds out who held one, and marks every node of the pool.
-    let next = Rig { leader: leader(&rig.api, "e2"), ..rig };
+    let next = Rig { leader: rig.api.leader("e2"), ..rig };
     takeover::take_over(&next.leader).await.unwrap();
     assert_eq!(next.holders(), ["a"]);
     for node in ["a", "b"] {

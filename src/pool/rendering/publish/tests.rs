@@ -1,11 +1,7 @@
 use super::*;
 use crate::api::{MachineConfigSpec, shipped};
 use crate::pool::caches::Unreadable;
-use crate::pool::door::Door;
-use crate::pool::events::Events;
 use crate::pool::fake_api::FakeApi;
-use crate::pool::metrics::Metrics;
-use crate::pool::world::Settings;
 use http::Method;
 
 const BASE: &str = "/apis/machineconfiguration.alauda.io/v1alpha1";
@@ -36,21 +32,7 @@ impl Scene {
         for source in shipped::sources() {
             api.state().put(&config_path(source.name()), serde_json::to_value(&source).unwrap());
         }
-        let leader = Leader {
-            door: Door::new(api.client()),
-            epoch: "e1".into(),
-            settings: Arc::new(Settings {
-                drain_threshold: Duration::from_mins(10),
-                volume_detach: Duration::from_mins(1),
-                settle: Duration::ZERO,
-                settle_limit: Duration::ZERO,
-                keep_rendered: 1,
-                namespace: "mcx-system".to_owned(),
-            }),
-            events: Events::discarding(),
-            metrics: Arc::new(Metrics::default()),
-            rollout: Arc::default(),
-        };
+        let leader = api.leader("e1");
         let renderer = Renderer::new(Duration::ZERO, Duration::ZERO);
         Self { api, leader, renderer, world: World::default(), objects: Objects::default() }
     }
