@@ -244,9 +244,9 @@ fn what_would_be_refused_is_said_as_validation_says_it_and_nothing_is_printed() 
         assert!(said.starts_with("error: MachineConfig/") && said.contains(&format!("[{rule}]")), "{args:?}: {said}");
     }
     // A warning is said, and the text is there.
-    let output = new(at, &["ssh", "--key", "-"], b"ssh-rsa <ssh-public-key>\n");
+    let output = new(at, &["file", "--path", "/etc/x", "--from", "-", "--mode", "4755"], b"x");
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stderr).contains("[key-form]") && text(&output.stdout).contains("kind: MachineConfig\n"));
+    assert!(text(&output.stderr).contains("[mode-special]") && text(&output.stdout).contains("kind: MachineConfig\n"));
 }
 
 #[test]
@@ -276,4 +276,17 @@ fn a_policy_says_what_a_change_costs() {
         let output = new(at, wrong, b"");
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(code), ""), "{wrong:?}");
     }
+}
+
+#[test]
+fn what_new_prints_can_be_appended_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let mut all = new(at, &["file", "--path", "/etc/chrony.conf", "--from", "-"], b"pool x iburst\n").stdout;
+    all.extend(new(at, &["policy", "--path", "/etc/chrony.conf", "--restart", "chronyd.service"], b"").stdout);
+    file(at, "all.yaml", &all, 0o644);
+    let output = Command::new(env!("CARGO_BIN_EXE_mcx")).current_dir(at).args(["validate", "-f", "all.yaml"]).output();
+    let output = output.unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("no findings in 2 objects"), "{}", text(&output.stdout));
 }

@@ -135,7 +135,7 @@ fn disabling_chrony_reboots_and_says_that_the_default_asks_for_it() {
     let folder = examples(&["disable-chrony.yaml", "chrony-policy.yaml"]);
     let output = plan(&["--to", &path(&folder), "--exit-code"]);
     assert_eq!(output.status.code(), Some(12), "{}", err(&output));
-    assert!(out(&output).contains("Reboot <- unit chronyd.service (default)"), "{}", out(&output));
+    assert!(out(&output).contains("Reboot <- unit chronyd.service (no policy entry)"), "{}", out(&output));
     let policy = json!({"apiVersion": format!("{PREFIX}v1alpha1"), "kind": "MachineConfiguration",
         "metadata": {"name": "cluster"}, "spec": {"nodeDisruptionPolicy": {"units": [
             {"name": "chronyd.service", "actions": [{"type": "Drain"}]}]}}});
@@ -303,4 +303,31 @@ fn a_node_that_cannot_be_read_is_a_finding_of_plan_and_of_nobody_else() {
     assert!(err(&output).contains("node.json") && err(&output).contains("[field-type]"), "{}", err(&output));
     let render = mcx(&["render", "--pool", "worker", "-f", &path(&folder)]);
     assert_eq!((render.status.code(), err(&render)), (Some(0), ""));
+}
+
+#[test]
+fn without_a_cluster_the_way_to_plan_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.yaml"), "").unwrap();
+    for (args, expected) in [
+        (
+            &["-f", "a.yaml"][..],
+            "-f and names ask the cluster; without one use --to: no way to the API server: this is no pod",
+        ),
+        (&["a.yaml", "a.yaml"], "a.yaml is a file and no rendered config; write --to a.yaml"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_mcx"))
+            .arg("plan")
+            .args(args)
+            .current_dir(&folder)
+            .env("HOME", folder.path())
+            .env_remove("KUBECONFIG")
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected) && said.lines().count() == 1, "{said}");
+        assert!(!said.contains("os error"), "{said}");
+    }
 }

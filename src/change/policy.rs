@@ -130,7 +130,10 @@ pub fn problems(cluster: &MachineConfiguration) -> Vec<String> {
     let mut found = Vec::new();
     if cluster.name() != CLUSTER {
         // silently ignored at the peer.
-        found.push(format!("metadata.name: only the object named `{CLUSTER}` is read, not `{}`", cluster.name()));
+        found.push(format!(
+            "metadata.name: only the object named `{CLUSTER}` is read, not `{}`",
+            one_line(cluster.name())
+        ));
     }
     if let Some(defaults) = &cluster.spec.default_node_disruption_policy_spec_action {
         let at = "spec.defaultNodeDisruptionPolicySpecAction";
@@ -170,10 +173,11 @@ pub fn problems(cluster: &MachineConfiguration) -> Vec<String> {
 
 /// The same as findings, for offline commands.
 pub fn findings(cluster: &MachineConfiguration) -> Vec<Finding> {
-    let object = format!("MachineConfiguration/{}", cluster.name());
+    let object = format!("MachineConfiguration/{}", one_line(cluster.name()));
     let split = |problem: &String| {
         let (path, message) = problem.split_once(": ").unwrap_or(("", problem));
-        rule::POLICY.finding(&object, path, message)
+        // What to do is in the message, which knows more than the rule.
+        Finding { help: String::new(), ..rule::POLICY.finding(&object, path, message) }
     };
     problems(cluster).iter().map(split).collect()
 }

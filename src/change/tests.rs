@@ -340,3 +340,14 @@ proptest! {
         prop_assert_eq!(items.len(), change.files.len() + change.units.len() + usize::from(change.keys.is_some()));
     }
 }
+
+#[test]
+fn findings_of_a_policy_with_a_broken_name_stay_on_one_line() {
+    let cluster: crate::api::MachineConfiguration = serde_json::from_value(serde_json::json!({
+        "apiVersion": "v1", "kind": "x", "metadata": {"name": "clu\nster"}, "spec": {},
+    }))
+    .unwrap();
+    let found = crate::change::policy::findings(&cluster);
+    assert!(!found.is_empty());
+    assert!(found.iter().all(|f| !f.to_string().contains('\n')), "{found:?}");
+}

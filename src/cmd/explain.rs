@@ -82,8 +82,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn explain_rule(id: &str, output: Output) -> anyhow::Result<ExitCode> {
     let Some(rule) = rule::by_id(id) else {
         let near = nearest::nearest(id, rule::RULES.iter().map(|r| r.id));
-        let near =
-            near.map_or_else(|| "see docs/reference/rules.md".to_owned(), |near| format!("did you mean {near}?"));
+        let all = || format!("there are: {}", rule::RULES.iter().map(|r| r.id).collect::<Vec<_>>().join(", "));
+        let near = near.map_or_else(all, |near| format!("did you mean {near}?"));
         bail!("there is no rule {id:?}; {near}");
     };
     match output {
@@ -116,11 +116,14 @@ fn explain_item(args: &Args, text: &str) -> anyhow::Result<ExitCode> {
     let policy = EffectivePolicy::of(&loaded.policies);
     let mut explained: Vec<Explained> = Vec::new();
     let mut known = Vec::new();
+    let mut elsewhere = Vec::new();
     for pool in loaded.known_pools() {
+        let stories = story::stories(&pool, &loaded.configs);
         if !state.pools.contains_key(pool.name()) {
+            let items: Vec<Item> = stories.into_iter().map(|story| story.item).collect();
+            elsewhere.extend(Item::find(text, &items).map(|_| pool.name().to_owned()));
             continue;
         }
-        let stories = story::stories(&pool, &loaded.configs);
         let named: Vec<Item> = stories.iter().map(|story| story.item.clone()).collect();
         if let Some(item) = Item::find(text, &named) {
             let change = cost(item, &policy);
@@ -134,7 +137,12 @@ fn explain_item(args: &Args, text: &str) -> anyhow::Result<ExitCode> {
     }
     if explained.is_empty() {
         let near = Item::nearest(text, &known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-        print::error(&format!("no source speaks of {text:?}{near}"));
+        let whose = args.pool.as_ref().map(|pool| format!(" of pool {pool}")).unwrap_or_default();
+        let near = match elsewhere.as_slice() {
+            [] => near,
+            pools => format!("; one of pool {} does", pools.join(", ")),
+        };
+        print::error(&format!("no source{whose} speaks of {text:?}{near}"));
         return Ok(ExitCode::FAILURE);
     }
     match args.output {

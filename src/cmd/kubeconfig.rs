@@ -1,8 +1,10 @@
 //! The way to an API server: `--kubeconfig` and `--context`, as kubectl has them.
 
-use anyhow::Context as _;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use anyhow::{Context as _, anyhow};
+use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use std::error::Error as _;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// Flags for the API server.
@@ -35,11 +37,21 @@ impl Args {
             None if self.context.is_some() => {
                 Config::from_kubeconfig(&options).await.context("cannot use the kubeconfig")?
             }
-            None => Config::infer().await.context(
-                "no way to the API server: neither the service account of a pod nor a kubeconfig; use --kubeconfig",
-            )?,
+            None => Config::infer().await.map_err(no_way)?,
         };
         config.default_retry = false;
         Client::try_from(config).context("cannot make a client for the API server")
+    }
+}
+
+/// Outside of a pod only the kubeconfig is worth a word, and one that is not there needs no more than its path.
+fn no_way(error: InferConfigError) -> anyhow::Error {
+    match error.source().and_then(|cause| cause.downcast_ref()) {
+        Some(KubeconfigError::ReadConfig(cause, path)) if cause.kind() == ErrorKind::NotFound => anyhow!(
+            "no way to the API server: this is no pod with a service account, and there is no {}; give --kubeconfig FILE",
+            path.display()
+        ),
+        Some(cause) => anyhow!("no way to the API server: cannot use the kubeconfig: {cause}"),
+        None => error.into(),
     }
 }

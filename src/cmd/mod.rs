@@ -29,7 +29,17 @@ const PLUGIN: &str = "kubectl-mcx";
 
 /// Machine configuration for Kubernetes nodes: files, systemd units and SSH keys from custom resources.
 #[derive(Debug, Parser)]
-#[command(name = "mcx", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(
+    name = "mcx",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true,
+    after_help = "From a file to its plan, without a cluster:\n  \
+    mcx new file --path /etc/chrony.conf --from chrony.conf > chrony.yaml\n  \
+    mcx new policy --path /etc/chrony.conf --restart chronyd.service > policy.yaml\n  \
+    mcx validate -f chrony.yaml -f policy.yaml\n  \
+    mcx plan --to chrony.yaml --to policy.yaml"
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

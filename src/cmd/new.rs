@@ -72,7 +72,8 @@ pub struct Target {
 #[command(after_help = "Examples:\n  \
     mcx new file --path /etc/chrony.conf --from chrony.conf\n  \
     mcx new file --path /etc/app/token --from - --mode 0600 --user app <token\n  \
-    mcx new file --path /etc/motd --from motd --role worker --name 50-worker-motd > motd.yaml")]
+    mcx new file --path /etc/motd --from motd --role worker --name 50-worker-motd > motd.yaml\n\n\
+    A change of a file restarts nothing unless a policy says so: mcx new policy --path PATH --restart UNIT.")]
 pub struct FileArgs {
     /// Where it is on the nodes
     #[arg(long)]
@@ -102,7 +103,8 @@ pub struct FileArgs {
     after_help = "Examples:\n  \
     mcx new unit node-exporter.service --from node-exporter.service --enable\n  \
     mcx new unit chronyd.service --disable\n  \
-    mcx new unit systemd-timesyncd.service --mask --name 99-worker-no-timesyncd"
+    mcx new unit systemd-timesyncd.service --mask --name 99-worker-no-timesyncd\n\n\
+    A change of a unit drains and reboots the node unless a policy says otherwise: mcx new policy --unit UNIT --restart UNIT."
 )]
 pub struct UnitArgs {
     /// Name of the unit, with its suffix
@@ -131,7 +133,9 @@ pub struct UnitArgs {
 /// Flags of `mcx new dropin`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  mcx new dropin kubelet.service 20-limits.conf --from limits.conf\n  \
-    printf '[Service]\\nNice=5\\n' | mcx new dropin chronyd.service 10-nice.conf --from -")]
+    printf '[Service]\\nNice=5\\n' | mcx new dropin chronyd.service 10-nice.conf --from -\n\n\
+    A drop-in adds to a unit or overrides some of it, and belongs to it: its change drains and reboots the node unless a policy \
+    says otherwise for the unit: mcx new policy --unit UNIT --daemon-reload --restart UNIT.")]
 pub struct DropinArgs {
     /// Name of the unit, with its suffix
     #[arg(value_name = "UNIT")]
@@ -281,15 +285,16 @@ fn write(draft: &Draft, of: &str, target: &Target) -> anyhow::Result<ExitCode> {
         findings.extend(author::findings(text.clone(), role));
         texts.push(text);
     }
-    print_unless_refused(&findings, &texts.join("---\n"))
+    print_unless_refused(&findings, &texts)
 }
 
-fn print_unless_refused(findings: &[Finding], text: &str) -> anyhow::Result<ExitCode> {
+/// Each text begins a document: what is appended to a file with another object in it stays an object of its own.
+fn print_unless_refused(findings: &[Finding], texts: &[String]) -> anyhow::Result<ExitCode> {
     print::findings(findings)?;
     if findings.iter().any(|f| f.severity == Severity::Error) {
         return Ok(ExitCode::FAILURE);
     }
-    print::out(text)?;
+    print::out(&texts.iter().map(|text| format!("---\n{text}")).collect::<String>())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,7 +6,7 @@ use super::finding::{Finding, Severity};
 use super::validate::quoted;
 use super::{nearest, path, rule, select, shape};
 use crate::api::{API_VERSION, GROUP, MachineConfig, MachineConfigPool, MachineConfiguration, shipped};
-use crate::yaml::{self, Document};
+use crate::yaml::{self, Document, Place};
 use serde::Deserializer;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -245,6 +245,10 @@ impl Loaded {
         }
         let known = ["MachineConfig", "MachineConfigPool", "MachineConfiguration"];
         if !known.contains(&kind.as_str()) {
+            // What is lost above it may be one of ours.
+            let found =
+                repeated_keys(&format!("{kind}/{}", value["metadata"]["name"].as_str().unwrap_or_default()), origin);
+            self.findings.extend(found.into_iter().filter(|f| f.rule == rule::SEPARATOR.id));
             if ours && !is_list {
                 let mut finding = rule::KIND.finding("", "kind", format!("{} is not a kind of {GROUP}", quoted(&kind)));
                 if let Some(near) = nearest::nearest(&kind, known) {
@@ -300,20 +304,14 @@ impl Loaded {
         if metadata.get("namespace").is_some_and(|n| !n.is_null()) {
             found.push(rule::NAMESPACE.finding(object, "metadata.namespace", "is ignored: the object is cluster-wide"));
         }
-        for again in origin.document.repeated() {
-            // In a `List`, the repeated keys of the other elements are theirs.
-            let within = again.pointer.strip_prefix(&origin.pointer).filter(|rest| rest.starts_with('/'));
-            if let Some(pointer) = within {
-                let path = path::from_pointer("", pointer);
-                let mut finding = rule::DUPLICATE_KEY.finding(object, path, "is there already; the last one counts");
-                finding.file = Some(origin.file.clone());
-                (finding.line, finding.column) = (Some(again.place.line), Some(again.place.column));
-                found.push(finding);
-            }
-        }
+        found.extend(repeated_keys(object, origin));
         if let Some(first) = self.origins.get(object) {
             let message = format!("is there already, in {}", first.named());
-            found.push(rule::DUPLICATE_OBJECT.finding(object, "metadata.name", message));
+            let mut finding = rule::DUPLICATE_OBJECT.finding(object, "metadata.name", message);
+            if kind == "MachineConfiguration" {
+                finding.help = "there is one policy in a cluster: put the entries of both into one object".to_owned();
+            }
+            found.push(finding);
             typed = false;
         } else {
             self.origins.insert(object.to_owned(), origin.clone());
@@ -336,6 +334,31 @@ impl Loaded {
         }
         self.findings.push(finding);
     }
+}
+
+/// Keys that are there twice. A repeated kind is not the author's second thought but a second object: what is of the first is
+/// lost, and that alone is said.
+fn repeated_keys(object: &str, origin: &Origin) -> Vec<Finding> {
+    // In a `List`, the repeated keys of the other elements are theirs.
+    let within = |pointer: &str| Some(pointer.strip_prefix(&origin.pointer)?.strip_prefix('/')?.to_owned());
+    let repeated = origin.document.repeated().iter();
+    let keys: Vec<(String, Place)> = repeated.filter_map(|key| Some((within(&key.pointer)?, key.place))).collect();
+    let is_second = keys.iter().any(|(key, _)| key == "kind");
+    let mut found = Vec::new();
+    for (key, place) in keys {
+        let mut finding = match key.as_str() {
+            "kind" => rule::SEPARATOR.finding(object, "kind", "is there already: a second object begins here"),
+            _ if is_second && !key.contains('/') => continue,
+            _ => {
+                let path = path::from_pointer("", &format!("/{key}"));
+                rule::DUPLICATE_KEY.finding(object, path, "is there already; the last one counts")
+            }
+        };
+        finding.file = Some(origin.file.clone());
+        (finding.line, finding.column) = (Some(place.line), Some(place.column));
+        found.push(finding);
+    }
+    found
 }
 
 /// The object as its type. The walk has found what people get wrong; what is left is a finding all the same.

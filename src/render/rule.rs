@@ -50,6 +50,8 @@ rules! {
         "remove it";
     UNKNOWN_KEY = Error "unknown-key": "A key is not known at its place and would be ignored.", "remove it";
     FIELD_TYPE = Error "field-type": "A value has the wrong type.", "correct the type";
+    SEPARATOR = Error "missing-separator": "A second object begins in the middle of a document: the first would be lost, as with kubectl.",
+        "put a line --- between the two";
     DUPLICATE_KEY = Warning "duplicate-key": "A key is there twice; the last one counts, as for kubectl.", "keep one";
 
     // The config as a whole.

@@ -17,9 +17,10 @@ use std::process::ExitCode;
     mcx new policy --path /etc/chrony.conf --restart chronyd.service\n  \
     mcx new policy --path /etc/motd --path /etc/issue.d --none\n  \
     mcx new policy --unit node-exporter.service --daemon-reload --restart node-exporter.service\n\n\
-    Without an entry a file costs nothing and a unit costs a drain and a reboot. An entry for a folder holds for all below\n\
-    it, unless a longer path has one. There is one policy in a cluster: add the entries to those that it has, as\n\
-    `kubectl get machineconfiguration cluster -o yaml` shows them. Apply it before the MachineConfig that it is for."
+    Without an entry a file costs nothing, and nothing is restarted; a unit costs a drain and a reboot. An entry for a folder \
+    holds for all below it, unless a longer path has one. A policy holds for all pools. There is one in a cluster: add the \
+    entries to those that it has, as `kubectl get machineconfiguration cluster -o yaml` shows them. Apply it before the \
+    MachineConfig that it is for."
 )]
 pub struct PolicyArgs {
     /// File or folder whose changes cost this; may be given more than once
@@ -58,7 +59,7 @@ pub(super) fn run(args: &PolicyArgs) -> anyhow::Result<ExitCode> {
         // There is no file yet that one could look at.
         (finding.file, finding.line, finding.column) = (None, None, None);
     }
-    super::print_unless_refused(&findings, &text)
+    super::print_unless_refused(&findings, &[text])
 }
 
 /// In the order in which a node carries them out.

@@ -11,7 +11,7 @@ use crate::pool::preview::{self, Cost, Plan, Question};
 use crate::render::{self, load::Loaded};
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Flags of `mcx plan`.
@@ -21,16 +21,17 @@ use std::process::ExitCode;
         mcx plan -f FILE|DIR|-... [OPTIONS]\n       mcx plan RENDERED RENDERED [OPTIONS]",
     group(clap::ArgGroup::new("states").args(["to", "filename", "rendered"]).required(true)),
     after_help = "Examples:\n  \
+        mcx plan --to examples/\n  \
+        mcx plan --from main/ --to branch/ --exit-code\n  \
         mcx plan -f examples/\n  \
         mcx plan -f examples/ --context prod --diff\n  \
-        mcx plan --from main/ --to branch/ --exit-code\n  \
-        mcx plan --to examples/\n  \
         mcx plan rendered-worker-0123… rendered-worker-4567…\n\n\
-        With -f: what kubectl apply -f would do to the cluster. With --from and --to: two folders, without a cluster. With two \
-        names: from one rendered config of the cluster to another, for the nodes of its pool. Nothing is written.\n\n\
+        With -f: what kubectl apply -f would do to the cluster. With --to, and --from for what was before: files or folders, without \
+        a cluster. With two names: from one rendered config of the cluster to another, for the nodes of its pool. Nothing is written.\n\n\
         For each pool: what changes, what the node then does and which entry of the policy asks for it, who goes when and how \
         many at a time, who waits and why, what holds a drain and what is lost by it. Nodes, pods and budgets are those of the \
-        cluster, or between folders those in the input. Findings go to standard error, as mcx render prints them.\n\n\
+        cluster, or between folders those in the input. Findings go to standard error, as mcx render prints them; what is \
+        allowed and probably not meant, such as a policy entry that matches nothing, is said by mcx validate.\n\n\
         Exit codes: 0 planned, 1 refused, 2 could not do it. With --exit-code a plan ends with 0 when nothing changes, 10 when \
         nothing is drained, 11 when nodes are drained, 12 when nodes reboot."
 )]
@@ -41,10 +42,11 @@ pub struct Args {
     /// File or folder that is applied to the cluster, or - for standard input; may be given more than once
     #[arg(short, long, value_name = "FILE|DIR|-")]
     pub filename: Vec<PathBuf>,
-    /// File or folder with the state before; without it, a cluster that has only what mcx creates itself
+    /// File or folder with the state before; without it, a cluster that has only what mcx creates itself; may be given
+    /// more than once
     #[arg(long, value_name = "FILE|DIR|-", requires = "to")]
     pub from: Vec<PathBuf>,
-    /// File or folder with the state after
+    /// File or folder with the state after, planned without a cluster; may be given more than once
     #[arg(long, value_name = "FILE|DIR|-")]
     pub to: Vec<PathBuf>,
     /// Read folders with all that is below them
@@ -118,10 +120,14 @@ fn folders(args: &Args) -> anyhow::Result<Option<Plan>> {
 
 /// On a cluster; none when the input is refused.
 fn on_cluster(args: &Args) -> anyhow::Result<Option<Plan>> {
+    if let Some(file) = args.rendered.iter().find(|name| Path::new(name).exists()) {
+        bail!("{file} is a file and no rendered config; write --to {file}, or -f {file} to ask the cluster as well");
+    }
     let input = if args.filename.is_empty() { None } else { Some(load(&args.filename, args.recursive)?) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(async {
-        let door = Door::new(args.cluster.client().await?);
+        let door =
+            Door::new(args.cluster.client().await.context("-f and names ask the cluster; without one use --to")?);
         let cluster = Cluster::read(&door, &args.namespace).await?;
         let plan = match (&input, args.rendered.as_slice()) {
             (None, [from, to]) => Some(planned(args, question::between_rendered(&cluster, from, to)?)),

@@ -145,7 +145,9 @@ impl Page {
             .iter()
             .map(|cause| {
                 let entry = match cause.entry.as_str() {
-                    "default" => "default".to_owned(),
+                    // A file's change that restarts nothing is the usual surprise.
+                    "default" if cause.action == "None" => "no policy entry: nothing is restarted".to_owned(),
+                    "default" => "no policy entry".to_owned(),
                     "unit file" => "a unit file changes".to_owned(),
                     entry => format!("policy entry {entry}"),
                 };

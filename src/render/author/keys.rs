@@ -1,6 +1,7 @@
 //! The SSH keys in a file of keys, as `ssh-keygen` writes a `.pub` file and sshd reads `authorized_keys`.
 
 use super::Error;
+use crate::render::ignition::ssh_key;
 
 /// The keys of a file, one a line; blank lines and comments are none. `what` names the file in the error.
 pub fn keys(what: &str, bytes: &[u8]) -> Result<Vec<String>, Error> {
@@ -10,8 +11,17 @@ pub fn keys(what: &str, bytes: &[u8]) -> Result<Vec<String>, Error> {
     if text.contains("PRIVATE KEY-----") {
         return Err(Error(format!("{what} is a private key; give the .pub file beside it")));
     }
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let keys: Vec<String> = lines.map(str::to_owned).collect();
+    let mut keys = Vec::new();
+    for (i, line) in text.lines().map(str::trim).enumerate() {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        // They would be the only keys of their user: a file taken by mistake locks people out.
+        if ssh_key::check(line).is_err() {
+            return Err(Error(format!("{what}:{}: is no public key; a line is TYPE BASE64 [COMMENT]", i + 1)));
+        }
+        keys.push(line.to_owned());
+    }
     if keys.is_empty() {
         return Err(Error(format!("{what} holds no key; give the .pub file that ssh-keygen wrote")));
     }

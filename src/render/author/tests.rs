@@ -134,10 +134,14 @@ fn a_file_of_a_tree_becomes_the_item_that_it_is_on_a_node() {
 
 #[test]
 fn keys_are_lines_and_a_private_one_goes_nowhere() {
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ+0mBGZDVTyS1PY5W2fE0iYQd8E4Gv4bqUu0u3hP0gI";
     assert_eq!(
-        keys("k", b"# mine\n\n ssh-ed25519 AAAA a \r\nssh-rsa BBBB\n").unwrap(),
-        ["ssh-ed25519 AAAA a", "ssh-rsa BBBB"]
+        keys("k", format!("# mine\n\n {key} a \r\n{key}\n").as_bytes()).unwrap(),
+        [format!("{key} a"), key.to_owned()]
     );
+    // A file taken by mistake would take the place of all keys.
+    let error = keys("k", format!("{key}\npool 2.debian.pool.ntp.org iburst\n").as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "k:2: is no public key; a line is TYPE BASE64 [COMMENT]");
     let private = keys("id", b"-----BEGIN OPENSSH PRIVATE KEY-----\ns3cret\n-----END OPENSSH PRIVATE KEY-----\n");
     let error = private.unwrap_err().to_string();
     assert_eq!(error, "id is a private key; give the .pub file beside it");

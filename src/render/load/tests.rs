@@ -145,3 +145,14 @@ fn shipped_sources_are_there_unless_they_were_read() {
     assert_eq!(names(&load(Vec::new())), ["00-master", "00-worker"]);
     assert_eq!(names(&load(vec![input("a", &source("00-worker"))])), ["00-master"]);
 }
+
+#[test]
+fn a_second_object_without_a_separator_is_an_error_and_said_once() {
+    let ours = "apiVersion: machineconfiguration.alauda.io/v1alpha1\nkind: MachineConfig\nmetadata:\n  name: 99-a\n";
+    for second in [ours.replace("99-a", "99-b"), "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: b\n".to_owned()] {
+        let loaded = load(vec![Input { name: "a.yaml".into(), bytes: format!("{ours}{second}").into_bytes() }]);
+        let found: Vec<(&str, Option<usize>)> = loaded.findings.iter().map(|f| (f.rule, f.line)).collect();
+        assert_eq!(found, [("missing-separator", Some(6))], "{second}");
+        assert!(loaded.has_errors());
+    }
+}

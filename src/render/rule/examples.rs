@@ -33,6 +33,7 @@ static INPUTS: &[(&str, &str)] = inputs![
     "namespace",
     "unknown-key",
     "field-type",
+    "missing-separator",
     "duplicate-key",
     "kernel-arguments",
     "ignition-version",
