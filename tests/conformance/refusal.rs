@@ -1,0 +1,382 @@
+//! Why mcx refuses a source, checked against the case, and what is left of the case without it.
+//!
+//! Each error must be explained: the case has, at the place that the finding names, the thing that the rule is about. Such an
+//! item is then taken out of all sources and of the answer (a file directly in `/` is moved into a folder instead), until
+//! nothing is refused any more. So a refusal hides no wrong result of the rest.
+
+use crate::Verdict;
+use crate::rules::{APPLICABLE, DECODED, NULL_ITEM, ONE_CONFIG};
+use crate::translate::{self, Source};
+use mcx::render::finding::{Finding, Severity};
+use mcx::render::ignition::{self, contents};
+use mcx::render::path::to_pointer;
+use mcx::render::{Outcome, render};
+use serde_json::{Map, Value};
+use sha2::Digest as _;
+
+/// Where files of `/` are moved to.
+const INSTEAD_OF_ROOT: &str = "/etc/moved-from-root";
+
+/// What is taken out.
+enum Take {
+    /// A section, or any field, by pointer into every config.
+    Field(String),
+    /// A field of one source, by its name.
+    FieldOf(String, String),
+    File(String),
+    Unit(String),
+    User(String),
+    KernelArguments,
+    FilesOfRoot,
+}
+
+/// Why an error is right.
+enum Why {
+    Refused(&'static str),
+    Rule(&'static str),
+}
+
+/// Renders what mcx does not refuse of these sources, and takes the rest out of them and of the answer.
+pub(crate) fn render_rest(sources: &mut [Source], answer: &mut Value, verdict: &mut Verdict) -> Result<Outcome, String> {
+    let pool = translate::pool();
+    loop {
+        let configs: Vec<_> = sources.iter().map(|s| s.config.clone()).collect();
+        let outcome = render(&pool, &configs);
+        let errors: Vec<&Finding> = outcome.findings.iter().filter(|f| f.severity == Severity::Error).collect();
+        if errors.is_empty() {
+            return Ok(outcome);
+        }
+        let mut out = Vec::new();
+        for error in errors {
+            let (why, take) = explain(error, sources).ok_or_else(|| format!("not explained by the case: {error}"))?;
+            match why {
+                Why::Refused(part) => verdict.refused.insert(part),
+                Why::Rule(rule) => verdict.rules.insert(rule),
+            };
+            out.push(take);
+        }
+        let before: Vec<Value> = sources.iter().map(|s| s.ignition().clone()).collect();
+        let arguments = sources.iter().any(|s| s.config.spec.kernel_arguments.is_some());
+        // Fields first: they are found by their place, which moves with each item that goes.
+        out.sort_by_key(|take| !matches!(take, Take::Field(_) | Take::FieldOf(..)));
+        for take in &out {
+            take.out_of(sources, answer);
+        }
+        let after: Vec<Value> = sources.iter().map(|s| s.ignition().clone()).collect();
+        if before == after && !arguments {
+            return Err(format!("still refused: {}", outcome.findings[0]));
+        }
+    }
+}
+
+/// The class of an error and what to take out, if the case has what the error says.
+fn explain(error: &Finding, sources: &[Source]) -> Option<(Why, Take)> {
+    let source = sources.iter().find(|s| error.object == format!("MachineConfig/{}", s.name()))?;
+    if error.rule == "kernel-arguments" {
+        let given = source.config.spec.kernel_arguments.as_ref().is_some_and(|list| !list.is_empty());
+        return given.then_some((Why::Refused("kernel arguments"), Take::KernelArguments));
+    }
+    let pointer = to_pointer(&error.path);
+    let pointer = pointer.strip_prefix("/spec/config")?;
+    let config = source.ignition();
+    let parts: Vec<&str> = pointer.split('/').skip(1).collect();
+    let there = config.pointer(pointer);
+    let used = there.is_some_and(is_used);
+    let item = item_at(config, &parts);
+    let refused = |part: &'static str, take: Take| Some((Why::Refused(part), take));
+    let rule = |rule: &'static str, take: Option<Take>| Some((Why::Rule(rule), take?));
+    match (error.rule, parts.as_slice()) {
+        ("unsupported", ["ignition", section @ ("config" | "proxy" | "security" | "timeouts")]) if used => {
+            refused(named("ignition.", section), Take::Field(pointer.to_owned()))
+        }
+        ("unsupported", ["kernelArguments"]) if used => refused("kernel arguments", Take::Field(pointer.to_owned())),
+        ("unsupported", ["passwd", "groups"]) if used => refused("groups", Take::Field(pointer.to_owned())),
+        ("unsupported", ["storage", section]) if used => {
+            let known = ["directories", "links", "disks", "raid", "filesystems", "luks"];
+            let part = known.into_iter().find(|known| known == section)?;
+            refused(part, Take::Field(pointer.to_owned()))
+        }
+        ("unsupported", ["storage", "files", _, "append"]) if used => refused("append", item?),
+        ("unsupported", ["storage", "files", _, "contents", "httpHeaders"]) if used => refused("sources that are fetched", item?),
+        ("user", ["passwd", "users", ..]) => {
+            let Take::User(name) = item? else { return None };
+            (name != "boot").then_some((Why::Refused("other users"), Take::User(name)))
+        }
+        ("user-field", ["passwd", "users", _, field]) if used => {
+            (*field != "name" && *field != "sshAuthorizedKeys").then_some(())?;
+            refused("other fields of a user", Take::FieldOf(source.name().to_owned(), pointer.to_owned()))
+        }
+        ("contents-source", ["storage", "files", _, "contents", "source"]) => {
+            there?.as_str().is_some_and(|source| !source.starts_with("data:")).then_some(())?;
+            refused("sources that are no data: URL", item?)
+        }
+        ("file-root", ["storage", "files", _, "path"]) => {
+            let path = there?.as_str()?;
+            (path.len() > 1 && path.matches('/').count() == 1).then_some(())?;
+            refused("files directly in /", Take::FilesOfRoot)
+        }
+        ("file-volatile", ["storage", "files", _, "path"]) => {
+            let below = |tree: &str| there?.as_str()?.strip_prefix(tree).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            ["/proc", "/sys", "/dev", "/run", "/var/run", "/tmp"].into_iter().find_map(below)?;
+            refused("paths that are gone at the next boot", item?)
+        }
+        ("file-state", ["storage", "files", _, "path"]) => {
+            let path = there?.as_str()?;
+            (path.starts_with("/var/lib/mcx") || path == "/run/machine-config-daemon-force").then_some(())?;
+            refused("mcx's own state", item?)
+        }
+        ("file-parent", ["storage", "files", ..] | ["systemd", "units", ..]) => {
+            let below = written_at(config, &parts);
+            let parents = |other: &String| below.iter().any(|path| path.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/')));
+            sources.iter().flat_map(|s| all_written(s.ignition())).find(parents)?;
+            refused("a path that is the parent of another", item?)
+        }
+        ("unknown-key", _) => {
+            let (_, said) = ignition::parse_value(config);
+            said.warnings.iter().find(|warning| warning.pointer == pointer)?;
+            there?;
+            refused("unknown keys", Take::FieldOf(source.name().to_owned(), pointer.to_owned()))
+        }
+        ("field-type", _) if there?.is_null() => rule(NULL_ITEM, item),
+        ("contents" | "contents-hash", ["storage", "files", ..]) => {
+            let Take::File(path) = item? else { return None };
+            is_broken(&path, sources).then_some(())?;
+            rule(DECODED, Some(Take::File(path)))
+        }
+        ("unit-masked", ["systemd", "units", ..]) => {
+            let Take::Unit(name) = item? else { return None };
+            (says(sources, &name, "enabled") && says(sources, &name, "mask")).then_some(())?;
+            rule(APPLICABLE, Some(Take::Unit(name)))
+        }
+        ("unit-template", ["systemd", "units", ..]) => {
+            let Take::Unit(name) = item? else { return None };
+            (name.contains("@.") && says(sources, &name, "enabled")).then_some(())?;
+            rule(APPLICABLE, Some(Take::Unit(name)))
+        }
+        ("unit-file" | "keys-file", ["storage", "files", ..]) => {
+            let Take::File(path) = item? else { return None };
+            let mut of_others = sources.iter().flat_map(|s| written_by_units(s.ignition()));
+            (error.rule == "keys-file" || of_others.any(|other| other == path)).then_some(())?;
+            rule(ONE_CONFIG, Some(Take::File(path)))
+        }
+        ("file-owner", ["storage", "files", ..]) => {
+            let Take::File(path) = item? else { return None };
+            let has = |who: &str, key: &str| files(sources, &path).any(|f| f[who].get(key).is_some_and(|v| v.as_str() != Some("")));
+            ["user", "group"].into_iter().find(|who| has(who, "id") && has(who, "name"))?;
+            rule(ONE_CONFIG, Some(Take::File(path)))
+        }
+        // What the specification lets pass and a node does not.
+        ("file-path", ["storage", "files", _, "path"]) => {
+            let path = there?.as_str()?;
+            (path.contains(char::is_control) || path.len() > 4095 || path.split('/').any(|name| name.len() > 230)).then_some(())?;
+            rule(APPLICABLE, item)
+        }
+        ("key-line", ["passwd", "users", ..]) => {
+            let key = there?.as_str()?;
+            (key.trim().is_empty() || key.contains(char::is_control)).then_some(())?;
+            rule(APPLICABLE, item)
+        }
+        ("unit-body", ["systemd", "units", ..]) if there?.as_str()?.contains('\0') => rule(APPLICABLE, item),
+        ("unit-syntax", ["systemd", "units", ..]) => {
+            let broken = |line: &str| line.trim().starts_with('[') && !line.trim().ends_with(']') || line.len() >= 1 << 20;
+            there?.as_str()?.lines().any(broken).then_some(())?;
+            rule(APPLICABLE, item)
+        }
+        ("unit-name" | "dropin-name", ["systemd", "units", ..]) => {
+            let name = there?.as_str()?;
+            let usual = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+            (!name.chars().all(usual) || name.starts_with(['.', '@']) || name.len() > 200).then_some(())?;
+            rule(APPLICABLE, item)
+        }
+        _ => None,
+    }
+}
+
+fn named(before: &str, section: &str) -> &'static str {
+    let known = ["ignition.config", "ignition.proxy", "ignition.security", "ignition.timeouts"];
+    known.into_iter().find(|known| known.strip_prefix(before) == Some(section)).unwrap_or("ignition")
+}
+
+/// Whether anything is set in it.
+pub(crate) fn is_used(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => fields.values().any(is_used),
+        _ => true,
+    }
+}
+
+/// The file, unit or user that a pointer leads into.
+fn item_at(config: &Value, parts: &[&str]) -> Option<Take> {
+    let name = |key: &str| {
+        let item = config.pointer(&format!("/{}", parts.get(..3)?.join("/")))?;
+        Some(item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned())
+    };
+    match parts {
+        ["storage", "files", ..] => name("path").map(Take::File),
+        ["systemd", "units", ..] => name("name").map(Take::Unit),
+        ["passwd", "users", ..] => name("name").map(Take::User),
+        _ => None,
+    }
+}
+
+fn files<'a>(sources: &'a [Source], path: &str) -> impl Iterator<Item = &'a Value> {
+    let all = sources.iter().flat_map(|s| elements(s.ignition(), "/storage/files"));
+    all.filter(move |file| file["path"] == path)
+}
+
+pub(crate) fn elements<'a>(config: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    config.pointer(list).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Whether some source sets this flag of a unit.
+fn says(sources: &[Source], name: &str, flag: &str) -> bool {
+    let units = sources.iter().flat_map(|s| elements(s.ignition(), "/systemd/units"));
+    units.filter(|unit| unit["name"] == name).any(|unit| unit[flag] == true)
+}
+
+/// Whether a source, a compression and a hash that sources give for this file do not go together.
+fn is_broken(path: &str, sources: &[Source]) -> bool {
+    let given = |pointer: &str| -> Vec<&str> { files(sources, path).filter_map(|f| f.pointer(pointer)?.as_str()).collect() };
+    let compressions: Vec<Option<&str>> =
+        given("/contents/compression").into_iter().map(Some).chain([None]).map(|c| c.filter(|c| !c.is_empty())).collect();
+    given("/contents/source").into_iter().any(|source| {
+        compressions.iter().any(|compression| match contents::decode(Some(source), *compression, 1 << 26) {
+            Err(_) => true,
+            Ok(bytes) => given("/contents/verification/hash").into_iter().any(|hash| !is_hash_of(hash, &bytes)),
+        })
+    })
+}
+
+fn is_hash_of(hash: &str, bytes: &[u8]) -> bool {
+    let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+    let digest = match hash.split_once('-') {
+        Some(("sha256", _)) => hex(&sha2::Sha256::digest(bytes)),
+        _ => hex(&sha2::Sha512::digest(bytes)),
+    };
+    hash.split_once('-').is_some_and(|(_, given)| given.eq_ignore_ascii_case(&digest))
+}
+
+/// Paths that the units of a config write.
+fn written_by_units(config: &Value) -> Vec<String> {
+    elements(config, "/systemd/units").flat_map(written_by_unit).collect()
+}
+
+fn written_by_unit(unit: &Value) -> Vec<String> {
+    let name = unit["name"].as_str().unwrap_or_default();
+    let dropins = elements(unit, "/dropins").filter_map(|d| d["name"].as_str());
+    let dropins = dropins.map(|dropin| format!("/etc/systemd/system/{name}.d/{dropin}"));
+    std::iter::once(format!("/etc/systemd/system/{name}")).chain(dropins).collect()
+}
+
+fn all_written(config: &Value) -> Vec<String> {
+    let files = elements(config, "/storage/files").filter_map(|f| f["path"].as_str().map(str::to_owned));
+    let keys = elements(config, "/passwd/users").map(|_| "/home/boot/.ssh/authorized_keys".to_owned());
+    files.chain(written_by_units(config)).chain(keys).collect()
+}
+
+/// What the item that a pointer leads into writes.
+fn written_at(config: &Value, parts: &[&str]) -> Vec<String> {
+    let Some(item) = parts.get(..3).and_then(|parts| config.pointer(&format!("/{}", parts.join("/")))) else {
+        return Vec::new();
+    };
+    match parts {
+        ["storage", ..] => item["path"].as_str().map(str::to_owned).into_iter().collect(),
+        _ => written_by_unit(item),
+    }
+}
+
+impl Take {
+    fn out_of(&self, sources: &mut [Source], answer: &mut Value) {
+        match self {
+            Self::KernelArguments => {
+                for source in sources.iter_mut() {
+                    source.config.spec.kernel_arguments = None;
+                }
+            }
+            Self::FieldOf(name, pointer) => {
+                // A field of a user is taken out of that user everywhere, an unknown key is in no answer.
+                let user = sources.iter().find(|s| s.name() == name).and_then(|source| {
+                    let (user, field) = pointer.rsplit_once('/').filter(|(user, _)| user.starts_with("/passwd/users/"))?;
+                    Some((source.ignition().pointer(user)?["name"].as_str()?.to_owned(), field.to_owned()))
+                });
+                if let Some(source) = sources.iter_mut().find(|s| s.name() == name) {
+                    remove(source.ignition_mut(), pointer);
+                }
+                if let Some((user, field)) = user {
+                    for config in configs(sources, answer) {
+                        for item in elements_mut(config, "/passwd/users").filter(|item| item["name"] == user.as_str()) {
+                            item.as_object_mut().and_then(|fields| fields.remove(&field));
+                        }
+                    }
+                }
+            }
+            Self::Field(pointer) => {
+                // A directory or link takes the place of a file at its path.
+                let paths: Vec<String> = match pointer.as_str() {
+                    "/storage/directories" | "/storage/links" => {
+                        let nodes = sources.iter().flat_map(|s| elements(s.ignition(), pointer));
+                        nodes.filter_map(|node| node["path"].as_str().map(str::to_owned)).collect()
+                    }
+                    _ => Vec::new(),
+                };
+                for config in configs(sources, answer) {
+                    remove(config, pointer);
+                    keep(config, "/storage/files", |f| !paths.iter().any(|path| f["path"] == path.as_str()));
+                }
+            }
+            Self::File(path) => take_items(sources, answer, "/storage/files", "path", path),
+            Self::Unit(name) => take_items(sources, answer, "/systemd/units", "name", name),
+            Self::User(name) => take_items(sources, answer, "/passwd/users", "name", name),
+            Self::FilesOfRoot => {
+                for config in configs(sources, answer) {
+                    move_out_of_root(config);
+                }
+            }
+        }
+    }
+}
+
+/// Moves the files of a config that lie directly in `/`.
+fn move_out_of_root(config: &mut Value) {
+    for file in elements_mut(config, "/storage/files") {
+        if let Some(path) = file["path"].as_str().and_then(moved) {
+            file["path"] = path.into();
+        }
+    }
+}
+
+/// Where a path directly in `/` is moved to.
+pub(crate) fn moved(path: &str) -> Option<String> {
+    (path.len() > 1 && path.starts_with('/') && path.matches('/').count() == 1)
+        .then(|| format!("{INSTEAD_OF_ROOT}{path}"))
+}
+
+fn configs<'a>(sources: &'a mut [Source], answer: &'a mut Value) -> impl Iterator<Item = &'a mut Value> {
+    let given = sources.iter_mut().filter(|s| s.config.spec.config.is_some()).map(Source::ignition_mut);
+    given.chain(std::iter::once(answer)).filter(|config| config.is_object())
+}
+
+fn elements_mut<'a>(config: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> + use<'a> {
+    config.pointer_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+fn take_items(sources: &mut [Source], answer: &mut Value, list: &str, key: &str, name: &str) {
+    for config in configs(sources, answer) {
+        keep(config, list, |item| item.get(key).and_then(Value::as_str).unwrap_or_default() != name);
+    }
+}
+
+fn keep(config: &mut Value, list: &str, wanted: impl Fn(&Value) -> bool) {
+    if let Some(items) = config.pointer_mut(list).and_then(Value::as_array_mut) {
+        items.retain(wanted);
+    }
+}
+
+fn remove(config: &mut Value, pointer: &str) {
+    let Some((parent, key)) = pointer.rsplit_once('/') else { return };
+    let key = key.replace("~1", "/").replace("~0", "~");
+    let nothing = &mut Map::new();
+    config.pointer_mut(parent).and_then(Value::as_object_mut).unwrap_or(nothing).remove(&key);
+}

@@ -1,0 +1,273 @@
+//! Rendering, and the check of a single source, against the cases.
+
+use crate::explicit::Explicit;
+use crate::refusal::{self, elements};
+use crate::rules::{CASE, EMPTY_CONFIG, LABELS, NO_SOURCES, ONLY_3_4_0, OVERWRITE, PLAIN_ORDER, SPECIAL_BITS, WHOLE_CONTENTS};
+use crate::translate::{self, OS_FIELDS, Source};
+use crate::{Case, Judged, Verdict, reader};
+use mcx::render::finding::{Finding, Severity};
+use mcx::render::load::{self, Input};
+use mcx::render::{Outcome, ignition, render as render_pool, survey};
+use serde_json::{Value, json};
+
+const VERSION: &str = "3.4.0";
+
+/// A case of `render.json`.
+pub(crate) fn render(case: &Case) -> Judged {
+    let expect = &case.fields["expect"];
+    let sources = translate::sources(&case.fields["input"]);
+    if sources.is_empty() {
+        let outcome = render_pool(&translate::pool(), &[]);
+        let nothing = expect["ok"] == true && expect["machineConfig"].is_null();
+        return (nothing && outcome.no_sources).then(|| Verdict::rule(NO_SOURCES)).ok_or_else(|| "no sources".to_owned());
+    }
+    if expect["ok"] == true {
+        accepted(&sources, expect)
+    } else {
+        refused(&sources, expect["kind"].as_str().unwrap_or_default())
+    }
+}
+
+/// A case of `mcvalidate.json`.
+pub(crate) fn source(case: &Case) -> Judged {
+    let expect = &case.fields["expect"];
+    let source = translate::source(&case.fields["input"]);
+    if expect["ok"] == false {
+        return refused(&[source], expect["kind"].as_str().unwrap_or_default());
+    }
+    let mut sources = [source];
+    let of_source = |findings: &[Finding]| -> Vec<Finding> { errors(findings).cloned().collect() };
+    let alone = survey(&[], &[&sources[0].config]);
+    let rendered = render_pool(&translate::pool(), &[sources[0].config.clone()]);
+    if alone.sources.iter().any(|f| f.severity == Severity::Error) && rendered.rendered.is_some() {
+        return Err(format!("refused alone and rendered: {:?}", of_source(&alone.sources)));
+    }
+    if let Some(verdict) = foreign_versions(&sources) {
+        return verdict;
+    }
+    accepted_by_the_specification(&sources)?;
+    let mut verdict = Verdict::default();
+    refusal::render_rest(&mut sources, &mut Value::Null, &mut verdict)?;
+    Ok(verdict)
+}
+
+fn errors(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
+    findings.iter().filter(|f| f.severity == Severity::Error)
+}
+
+fn object(source: &Source) -> String {
+    format!("MachineConfig/{}", source.name())
+}
+
+/// The version that a config names.
+fn version(config: &Value) -> &str {
+    config["ignition"]["version"].as_str().unwrap_or_default()
+}
+
+/// When some source is of another version: mcx must say that of it, and nothing else.
+fn foreign_versions(sources: &[Source]) -> Option<Judged> {
+    let foreign = |source: &&Source| refusal::is_used(source.ignition()) && version(source.ignition()) != VERSION;
+    let foreign: Vec<&Source> = sources.iter().filter(foreign).collect();
+    if foreign.is_empty() {
+        return None;
+    }
+    for source in foreign {
+        let found = survey(&[], &[&source.config]).sources;
+        let said: Vec<&str> = errors(&found).filter(|f| f.path.starts_with("spec.config")).map(|f| f.rule).collect();
+        if said != ["ignition-version"] {
+            return Some(Err(format!("{} has another version: {found:?}", source.name())));
+        }
+    }
+    let configs: Vec<_> = sources.iter().map(|s| s.config.clone()).collect();
+    let refused = render_pool(&translate::pool(), &configs).rendered.is_none();
+    Some(refused.then(|| Verdict::rule(ONLY_3_4_0)).ok_or_else(|| "another version is rendered".to_owned()))
+}
+
+/// What the reference accepts, our Ignition layer accepts.
+fn accepted_by_the_specification(sources: &[Source]) -> Result<(), String> {
+    for source in sources.iter().filter(|s| refusal::is_used(s.ignition())) {
+        let (_, said) = ignition::parse_value(source.ignition());
+        if !said.errors.is_empty() {
+            return Err(format!("the Ignition layer refuses {}: {:?}", source.name(), said.errors));
+        }
+    }
+    Ok(())
+}
+
+/// A case that the reference refuses.
+fn refused(sources: &[Source], kind: &str) -> Judged {
+    let configs: Vec<_> = sources.iter().map(|s| s.config.clone()).collect();
+    let outcome = render_pool(&translate::pool(), &configs);
+    match kind {
+        "labels-missing" if sources.iter().any(|s| !s.labelled) => {
+            // Nothing else may be wrong with what the reference stops at.
+            let mut verdict = Verdict::rule(LABELS);
+            refusal::render_rest(&mut sources.to_vec(), &mut Value::Null, &mut verdict)?;
+            Ok(verdict)
+        }
+        "kernel-type" | "extensions" | "kernel-devel-with-kernel-type" => {
+            let mut verdict = unknown_os_fields(sources)?;
+            refusal::render_rest(&mut sources.to_vec(), &mut Value::Null, &mut verdict)?;
+            Ok(verdict)
+        }
+        "file-mode" => {
+            let mut verdict = special_bits(sources)?;
+            refusal::render_rest(&mut sources.to_vec(), &mut Value::Null, &mut verdict)?;
+            Ok(verdict)
+        }
+        _ if kind.starts_with("ignition-") => {
+            let refused = |source: &&Source| {
+                let of_specification = !ignition::parse_value(source.ignition()).1.errors.is_empty();
+                of_specification && !source.ignition().is_null()
+            };
+            let Some(bad) = sources.iter().find(refused) else {
+                return by_reader(sources, &outcome);
+            };
+            if errors(&outcome.findings).any(|f| f.object == object(bad)) {
+                return Ok(Verdict::default());
+            }
+            let empty = bad.ignition().as_object().is_some_and(serde_json::Map::is_empty);
+            let rendered = outcome.rendered.is_some() || errors(&outcome.findings).next().is_some();
+            (empty && rendered)
+                .then(|| Verdict::rule(EMPTY_CONFIG))
+                .ok_or_else(|| format!("{} is not refused: {:?}", bad.name(), outcome.findings))
+        }
+        _ => Err(format!("refused for {kind}, here {:?}", outcome.findings)),
+    }
+}
+
+/// When only the reference's way of reading keys makes a config wrong: the key is unknown to us.
+fn by_reader(sources: &[Source], outcome: &Outcome) -> Judged {
+    let folded = sources.iter().any(|source| {
+        let text = crate::ordered::Ordered::parse(&source.ignition().to_string()).unwrap();
+        let theirs = reader::as_reference(&text);
+        !reader::folded_keys(&text).is_empty() && !ignition::parse_value(&theirs).1.errors.is_empty()
+    });
+    let unknown = errors(&outcome.findings).any(|f| f.rule == "unknown-key");
+    (folded && unknown).then(|| Verdict::rule(CASE)).ok_or_else(|| format!("not refused: {:?}", outcome.findings))
+}
+
+/// Sources whose fields of the operating system are all unknown to mcx.
+pub(crate) fn unknown_os_fields(sources: &[Source]) -> Judged {
+    let mut verdict = Verdict::default();
+    for source in sources {
+        let fields = source.whole["spec"].as_object().unwrap().iter();
+        let given = fields.filter(|(name, value)| OS_FIELDS.contains(&name.as_str()) && !value.is_null());
+        let input = Input { name: "case".to_owned(), bytes: source.whole.to_string().into_bytes() };
+        let findings = load::load(vec![input]).findings;
+        for (field, _) in given {
+            let path = format!("spec.{field}");
+            if !errors(&findings).any(|f| f.rule == "unknown-key" && f.path == path) {
+                return Err(format!("{path} is not refused as unknown: {findings:?}"));
+            }
+            verdict.add(Verdict::refused("fields of the operating system (unknown keys)"));
+        }
+    }
+    if verdict.refused.is_empty() { Err("no field of the operating system is given".to_owned()) } else { Ok(verdict) }
+}
+
+/// Files whose mode has more than permission bits are warned of, each.
+fn special_bits(sources: &[Source]) -> Judged {
+    let mut verdict = Verdict::default();
+    for source in sources {
+        let found = survey(&[], &[&source.config]).sources;
+        for (i, file) in elements(source.ignition(), "/storage/files").enumerate() {
+            if !file["mode"].as_i64().is_some_and(|mode| mode > 0o777) {
+                continue;
+            }
+            let path = format!("spec.config.storage.files[{i}].mode");
+            let warned = |f: &Finding| ["mode-special", "mode-decimal"].contains(&f.rule) && f.path == path;
+            if !found.iter().any(|f| f.severity == Severity::Warning && warned(f)) {
+                return Err(format!("{path} is not warned of: {found:?}"));
+            }
+            verdict.add(Verdict::rule(SPECIAL_BITS));
+        }
+    }
+    if verdict.rules.is_empty() { Err("no mode has special bits".to_owned()) } else { Ok(verdict) }
+}
+
+/// A case that the reference renders.
+fn accepted(sources: &[Source], expect: &Value) -> Judged {
+    if let Some(verdict) = foreign_versions(sources) {
+        return verdict;
+    }
+    accepted_by_the_specification(sources)?;
+    let answer = translate::config(&expect["machineConfig"]["config"]);
+    let in_peer_order = translate::in_peer_order(sources);
+    let merged = translate::peer_merge(&in_peer_order)?;
+    let expected = ignition::read_value(&answer).map_err(|error| format!("{error:?}"))?.0;
+    if merged != expected {
+        return Err(format!("merged by the peer's rules: {merged} instead of {expected}"));
+    }
+    let invalid = !ignition::parse_value(&answer).1.errors.is_empty()
+        || elements(&answer, "/storage/files").any(|file| file["mode"].as_i64().is_some_and(|mode| mode > 0o777));
+    if invalid && expect["mergedValid"] == true {
+        return Err("the answer is valid, and the Ignition layer refuses it".to_owned());
+    }
+    let plain = rest_is_expected(sources, &answer);
+    if plain.is_ok() {
+        return plain;
+    }
+    // The same under names that sort as the peer does, if that makes a difference.
+    let mut by_name = sources.to_vec();
+    by_name.sort_by(|a, b| a.name().cmp(b.name()));
+    if by_name.iter().map(Source::name).eq(in_peer_order.iter().map(Source::name)) {
+        return plain;
+    }
+    let mut renamed = in_peer_order;
+    for (i, source) in renamed.iter_mut().enumerate() {
+        source.config.metadata.name = Some(format!("{i:03}-{}", source.name()));
+    }
+    let mut verdict = rest_is_expected(&renamed, &answer)?;
+    verdict.add(Verdict::rule(PLAIN_ORDER));
+    Ok(verdict)
+}
+
+/// What mcx renders of what it does not refuse is the answer without the same.
+fn rest_is_expected(sources: &[Source], answer: &Value) -> Judged {
+    let (mut sources, mut answer) = (sources.to_vec(), answer.clone());
+    let mut verdict = Verdict::default();
+    let outcome = refusal::render_rest(&mut sources, &mut answer, &mut verdict)?;
+    let rendered = outcome.rendered.ok_or("not rendered")?;
+    let (ours, theirs) = (Explicit::of(&rendered.config), Explicit::of(&answer));
+    if ours.to_config() != rendered.config {
+        return Err(format!("not in explicit form: {}", rendered.config));
+    }
+    if elements(&answer, "/storage/files").any(|file| file["overwrite"] == false) {
+        if !outcome.findings.iter().any(|f| f.rule == "overwrite") {
+            return Err("overwrite: false is not warned of".to_owned());
+        }
+        verdict.add(Verdict::rule(OVERWRITE));
+    }
+    if ours == theirs {
+        return Ok(verdict);
+    }
+    if ours.units != theirs.units || ours.keys != theirs.keys || !ours.files.keys().eq(theirs.files.keys()) {
+        return Err(format!("{} instead of {}", rendered.config, theirs.to_config()));
+    }
+    sources.sort_by(|a, b| a.name().cmp(b.name()));
+    for (path, file) in ours.files.iter().filter(|(path, file)| theirs.files[*path] != **file) {
+        let mut theirs = theirs.files[path].clone();
+        theirs["contents"] = last_whole_contents(&sources, path);
+        if theirs != *file {
+            return Err(format!("{file} instead of {theirs}"));
+        }
+        verdict.add(Verdict::rule(WHOLE_CONTENTS));
+    }
+    Ok(verdict)
+}
+
+/// The contents of the last source that gives any, as a whole; a later `compression` alone is laid over them.
+fn last_whole_contents(sources: &[Source], path: &str) -> Value {
+    let mut contents = json!({});
+    let all = sources.iter().flat_map(|s| elements(s.ignition(), "/storage/files"));
+    for given in all.filter(|file| file["path"] == path).map(|file| &file["contents"]) {
+        if given["source"].is_string() {
+            contents = json!({"source": given["source"]});
+        }
+        if given["compression"].is_string() {
+            contents["compression"] = given["compression"].clone();
+        }
+    }
+    Explicit::of(&json!({"storage": {"files": [{"path": path, "contents": contents}]}})).files[path]["contents"].clone()
+}
