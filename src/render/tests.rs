@@ -370,6 +370,16 @@ fn a_source_is_not_healed_by_a_later_one() {
     assert!(outcome.rendered.is_none());
     assert_eq!(outcome.findings.len(), 1, "{:#?}", outcome.findings);
     assert_eq!(outcome.findings[0].object, "MachineConfig/10-a");
+    // Nor is a later one blamed for it.
+    let outcome = render(
+        &worker(),
+        &[
+            source("10-a", files(&json!([{"path": "/etc/a", "contents": {"source": "http://x"}}]))),
+            source("20-b", files(&json!([{"path": "/etc/a", "contents": {"compression": "gzip"}}]))),
+        ],
+    );
+    let errors = outcome.findings.iter().filter(|f| f.severity == Severity::Error);
+    assert_eq!(errors.map(|f| f.object.as_str()).collect::<Vec<_>>(), ["MachineConfig/10-a"]);
 }
 
 #[test]

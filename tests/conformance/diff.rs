@@ -6,10 +6,12 @@
 
 use crate::explicit::Explicit;
 use crate::refusal::{self, elements, is_used};
-use crate::render::unknown_os_fields;
-use crate::rules::{ABSOLUTE, ACTIONS, CLEAN_ENTRY, DAEMON_RELOAD, MEANING, ROOT_ENTRY, SPECIAL_BITS};
+use crate::render::{foreign_versions, unknown_os_fields};
+use crate::rules::{
+    ABSOLUTE, ACTIONS, CLEAN_ENTRY, DAEMON_RELOAD, EMPTY_CONFIG, MEANING, OWNERS, ROOT_ENTRY, SPECIAL_BITS,
+};
 use crate::translate::{self, Source};
-use crate::{Case, Judged, Verdict};
+use crate::{Case, Judged, Verdict, reader};
 use mcx::api::MachineConfiguration;
 use mcx::api::machine_configuration::PolicyAction;
 use mcx::change::policy::{EffectivePolicy, problems};
@@ -31,7 +33,7 @@ struct Change {
 
 /// A case of `diff.json`.
 pub(crate) fn diff(case: &Case) -> Judged {
-    let (input, expect) = (&case.fields["input"], &case.fields["expect"]);
+    let (input, expect) = (&case.fields["input"], case.answer().unwrap_or(&Value::Null));
     let (old, new) = (translate::source(&input["old"]), translate::source(&input["new"]));
     let kind = expect["reconcilable"]["kind"].as_str().unwrap_or_default();
     if expect.get("diff").is_none() {
@@ -39,8 +41,12 @@ pub(crate) fn diff(case: &Case) -> Judged {
         let refused = !ignition::parse_value(bad.ignition()).1.errors.is_empty();
         return match Items::from_config(bad.ignition()) {
             Err(_) if refused => Ok(Verdict::default()),
+            Ok(_) if !is_used(bad.ignition()) => Ok(Verdict::rule(EMPTY_CONFIG)),
             found => Err(format!("{kind}: {found:?}")),
         };
+    }
+    if let Some(verdict) = foreign_versions(&[old.clone(), new.clone()]) {
+        return verdict;
     }
     let mut verdict = Verdict::default();
     let (old_rest, new_rest) = (rest(&old, &mut verdict)?, rest(&new, &mut verdict)?);
@@ -54,8 +60,9 @@ pub(crate) fn diff(case: &Case) -> Judged {
         }
     }
     reconcilable(&old, &new, expect, &mut verdict)?;
-    change_set(&old, &new, [&old_rest, &new_rest], expect, &mut verdict)?;
-    actions(&old, &new, [&old_rest, &new_rest], input, expect, &mut verdict)?;
+    let theirs = reference_change(&old, &new, expect, &mut verdict)?;
+    change_set([&old_rest, &new_rest], expect, &mut verdict)?;
+    actions(&theirs, [&old_rest, &new_rest], input, expect, &mut verdict)?;
     Ok(verdict)
 }
 
@@ -83,7 +90,9 @@ fn reconcilable(old: &Source, new: &Source, expect: &Value, verdict: &mut Verdic
         true
     };
     let right = match kind {
-        "disks" | "filesystems" | "raid" | "directories" | "links" => section(kind, &format!("/storage/{kind}"), verdict),
+        "disks" | "filesystems" | "raid" | "directories" | "links" => {
+            section(kind, &format!("/storage/{kind}"), verdict)
+        }
         "ignition-kargs" => section("kernel arguments", "/kernelArguments", verdict),
         "passwd-groups" => section("groups", "/passwd/groups", verdict),
         "file-append" => refused("append", verdict),
@@ -98,30 +107,50 @@ fn reconcilable(old: &Source, new: &Source, expect: &Value, verdict: &mut Verdic
         }
         "new-config-invalid" => {
             verdict.add(Verdict::rule(SPECIAL_BITS));
-            elements(new.ignition(), "/storage/files").any(|file| file["mode"].as_i64().is_some_and(|mode| mode > 0o777))
+            elements(new.ignition(), "/storage/files")
+                .any(|file| file["mode"].as_i64().is_some_and(|mode| mode > 0o777))
         }
         _ => false,
     };
     right.then_some(()).ok_or_else(|| format!("{kind} is not refused: {verdict:?}"))
 }
 
-/// What the reference compares: the elements of the lists as they are written.
+/// What the reference compares: the elements of the lists, as it has them in memory.
 fn as_reference(old: &Value, new: &Value) -> Change {
+    let (old, new) = (reader::in_memory(old, ""), reader::in_memory(new, ""));
     let files = |config| by_name(config, "/storage/files", "path");
     let units = |config| by_name(config, "/systemd/units", "name");
-    let keys = old.get("passwd") != new.get("passwd") && normal(&old["passwd"]) != normal(&new["passwd"]);
-    between(&files(old), &files(new), &units(old), &units(new), keys)
+    between(&files(&old), &files(&new), &units(&old), &units(&new), old.get("passwd") != new.get("passwd"))
 }
 
-/// A section as the reference has it in memory, where an absent one and null are one.
-fn normal(section: &Value) -> Value {
-    match section {
-        Value::Object(fields) => {
-            fields.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect::<Value>()
-        }
-        Value::Null => json!({}),
-        other => other.clone(),
+/// The recorded change set, which must be what the reference's rules give, but for owners.
+fn reference_change(old: &Source, new: &Source, expect: &Value, verdict: &mut Verdict) -> Result<Change, String> {
+    let names = |value: &Value| -> BTreeSet<String> {
+        value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let recorded = Change {
+        files: names(&expect["files"]),
+        added: names(&expect["units"]["added"]),
+        removed: names(&expect["units"]["removed"]),
+        updated: names(&expect["units"]["updated"]),
+        keys: expect["diff"]["passwd"] == true,
+    };
+    let by_rule = as_reference(old.ignition(), new.ignition());
+    if by_rule == recorded {
+        return Ok(recorded);
     }
+    let without_owners = |config: &Value| {
+        let mut config = config.clone();
+        for file in config.pointer_mut("/storage/files").and_then(Value::as_array_mut).into_iter().flatten() {
+            file.as_object_mut().into_iter().for_each(|fields| fields.retain(|key, _| key != "user" && key != "group"));
+        }
+        config
+    };
+    if as_reference(&without_owners(old.ignition()), &without_owners(new.ignition())) == recorded {
+        verdict.add(Verdict::rule(OWNERS));
+        return Ok(recorded);
+    }
+    Err(format!("by the reference's rules {by_rule:?} instead of {recorded:?}"))
 }
 
 /// What changes by meaning.
@@ -145,7 +174,10 @@ fn between(
         a.keys().filter(|name| !b.contains_key(*name)).cloned().collect()
     };
     let differ = |a: &BTreeMap<String, Value>, b: &BTreeMap<String, Value>| -> BTreeSet<String> {
-        a.iter().filter(|(name, item)| b.get(*name).is_some_and(|other| other != *item)).map(|(n, _)| n.clone()).collect()
+        a.iter()
+            .filter(|(name, item)| b.get(*name).is_some_and(|other| other != *item))
+            .map(|(n, _)| n.clone())
+            .collect()
     };
     let mut files = differ(old_files, new_files);
     files.extend(missing(old_files, new_files));
@@ -165,23 +197,10 @@ fn ours(rest: [&Value; 2]) -> Result<ChangeSet, String> {
     Ok(ChangeSet::between(&old.map_err(refused)?, &new.map_err(refused)?))
 }
 
-fn change_set(old: &Source, new: &Source, rest: [&Value; 2], expect: &Value, verdict: &mut Verdict) -> Result<(), String> {
-    let theirs = as_reference(old.ignition(), new.ignition());
-    let names = |value: &Value| -> BTreeSet<String> {
-        value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let recorded = Change {
-        files: names(&expect["files"]),
-        added: names(&expect["units"]["added"]),
-        removed: names(&expect["units"]["removed"]),
-        updated: names(&expect["units"]["updated"]),
-        keys: expect["diff"]["passwd"] == true,
-    };
-    if theirs != recorded {
-        return Err(format!("by the reference's rules {theirs:?} instead of {recorded:?}"));
-    }
+fn change_set(rest: [&Value; 2], expect: &Value, verdict: &mut Verdict) -> Result<(), String> {
     let change = ours(rest)?;
-    let units = |wanted: Difference| change.units.iter().filter(move |(_, d)| **d == wanted).map(|(n, _)| n.clone()).collect();
+    let units =
+        |wanted: Difference| change.units.iter().filter(move |(_, d)| **d == wanted).map(|(n, _)| n.clone()).collect();
     let found = Change {
         files: change.files.keys().cloned().collect(),
         added: units(Difference::Added),
@@ -215,7 +234,11 @@ fn printed(action: &PolicyAction) -> String {
 fn entry_of_file(policy: &EffectivePolicy, path: &str, with_root: bool) -> Option<usize> {
     let within = |entry: &str| {
         let entry = entry.trim_end_matches('/');
-        if entry.is_empty() { with_root } else { path.strip_prefix(entry).is_some_and(|r| r.is_empty() || r.starts_with('/')) }
+        if entry.is_empty() {
+            with_root
+        } else {
+            path.strip_prefix(entry).is_some_and(|r| r.is_empty() || r.starts_with('/'))
+        }
     };
     let entries = policy.files.iter().enumerate().filter(|(_, entry)| within(&entry.path));
     entries.max_by_key(|(_, entry)| entry.path.trim_end_matches('/').len()).map(|(i, _)| i)
@@ -288,8 +311,7 @@ fn in_our_form(mut asked: Vec<((usize, usize), Vec<String>)>, writes_units: bool
 }
 
 fn actions(
-    old: &Source,
-    new: &Source,
+    theirs: &Change,
     rest: [&Value; 2],
     input: &Value,
     expect: &Value,
@@ -300,12 +322,8 @@ fn actions(
     let flag = |name: &str| expect["diff"][name] == true;
     let of_system = ["extensions", "fips", "kargs", "kernelType", "osUpdate"].into_iter().any(flag);
     let flagged = ["files", "units", "passwd"].into_iter().any(flag);
-    let theirs = as_reference(old.ignition(), new.ignition());
-    let mut by_rule = if of_system {
-        vec!["Reboot".to_owned()]
-    } else {
-        in_reference_form(&asked(&theirs, &policy, false), flagged)
-    };
+    let mut by_rule =
+        if of_system { vec!["Reboot".to_owned()] } else { in_reference_form(&asked(theirs, &policy, false), flagged) };
     // The reference's order across files is that of a map in memory.
     let exact = recorded == by_rule;
     recorded.sort();
@@ -318,7 +336,8 @@ fn actions(
     let found: Vec<String> = change::actions(&change, &policy).list.iter().map(ToString::to_string).collect();
     let meant = by_meaning(rest[0], rest[1]);
     let systemd = |path: &String| path.starts_with("/etc/systemd/system/");
-    let writes_units = meant.added.len() + meant.removed.len() + meant.updated.len() > 0 || meant.files.iter().any(systemd);
+    let writes_units =
+        meant.added.len() + meant.removed.len() + meant.updated.len() > 0 || meant.files.iter().any(systemd);
     let expected = in_our_form(asked(&meant, &policy, true), writes_units);
     if found != expected {
         return Err(format!("{found:?} instead of {expected:?} by the policy"));

@@ -34,7 +34,11 @@ impl Explicit {
         Self {
             files: list(config, "/storage/files").map(|f| (path(f), file(f))).collect(),
             units: list(config, "/systemd/units").filter_map(|u| Some((name(u), unit(u)?))).collect(),
-            keys: users.flat_map(|u| list(u, "/sshAuthorizedKeys")).filter_map(Value::as_str).map(str::to_owned).collect(),
+            keys: users
+                .flat_map(|u| list(u, "/sshAuthorizedKeys"))
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
         }
     }
 

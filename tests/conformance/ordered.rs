@@ -23,7 +23,9 @@ impl Ordered {
     /// Of an object, the last value of this key; else null.
     pub(crate) fn get(&self, name: &str) -> &Self {
         match self {
-            Self::Object(fields) => fields.iter().rev().find(|(key, _)| key == name).map_or(&NOTHING, |(_, value)| value),
+            Self::Object(fields) => {
+                fields.iter().rev().find(|(key, _)| key == name).map_or(&NOTHING, |(_, value)| value)
+            }
             _ => &NOTHING,
         }
     }

@@ -28,6 +28,25 @@ pub(crate) fn folded_keys(text: &Ordered) -> Vec<String> {
     found
 }
 
+/// A value of a config as the reference holds it in memory: without unknown keys, null, and objects of nothing; an empty list
+/// is not the same as none.
+pub(crate) fn in_memory(value: &Value, at: &str) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let known = fields.iter().filter_map(|(key, value)| {
+                let name = field(at, key)?;
+                Some((name.to_owned(), in_memory(value, &format!("{at}/{name}"))))
+            });
+            let is_nothing = |value: &Value| value.is_null() || value.as_object().is_some_and(Map::is_empty);
+            Value::Object(known.filter(|(_, value)| !is_nothing(value)).collect())
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().map(|(i, item)| in_memory(item, &format!("{at}/{i}"))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
 /// The field of the object at `at` that this key names for the reference; none if it is unknown there.
 fn field(at: &str, key: &str) -> Option<&'static str> {
     // U+017F and U+212A fold to s and k.

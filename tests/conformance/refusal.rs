@@ -37,7 +37,11 @@ enum Why {
 }
 
 /// Renders what mcx does not refuse of these sources, and takes the rest out of them and of the answer.
-pub(crate) fn render_rest(sources: &mut [Source], answer: &mut Value, verdict: &mut Verdict) -> Result<Outcome, String> {
+pub(crate) fn render_rest(
+    sources: &mut [Source],
+    answer: &mut Value,
+    verdict: &mut Verdict,
+) -> Result<Outcome, String> {
     let pool = translate::pool();
     loop {
         let configs: Vec<_> = sources.iter().map(|s| s.config.clone()).collect();
@@ -97,7 +101,9 @@ fn explain(error: &Finding, sources: &[Source]) -> Option<(Why, Take)> {
             refused(part, Take::Field(pointer.to_owned()))
         }
         ("unsupported", ["storage", "files", _, "append"]) if used => refused("append", item?),
-        ("unsupported", ["storage", "files", _, "contents", "httpHeaders"]) if used => refused("sources that are fetched", item?),
+        ("unsupported", ["storage", "files", _, "contents", "httpHeaders"]) if used => {
+            refused("sources that are fetched", item?)
+        }
         ("user", ["passwd", "users", ..]) => {
             let Take::User(name) = item? else { return None };
             (name != "boot").then_some((Why::Refused("other users"), Take::User(name)))
@@ -116,7 +122,9 @@ fn explain(error: &Finding, sources: &[Source]) -> Option<(Why, Take)> {
             refused("files directly in /", Take::FilesOfRoot)
         }
         ("file-volatile", ["storage", "files", _, "path"]) => {
-            let below = |tree: &str| there?.as_str()?.strip_prefix(tree).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            let below = |tree: &str| {
+                there?.as_str()?.strip_prefix(tree).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
             ["/proc", "/sys", "/dev", "/run", "/var/run", "/tmp"].into_iter().find_map(below)?;
             refused("paths that are gone at the next boot", item?)
         }
@@ -127,7 +135,9 @@ fn explain(error: &Finding, sources: &[Source]) -> Option<(Why, Take)> {
         }
         ("file-parent", ["storage", "files", ..] | ["systemd", "units", ..]) => {
             let below = written_at(config, &parts);
-            let parents = |other: &String| below.iter().any(|path| path.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/')));
+            let parents = |other: &String| {
+                below.iter().any(|path| path.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/')))
+            };
             sources.iter().flat_map(|s| all_written(s.ignition())).find(parents)?;
             refused("a path that is the parent of another", item?)
         }
@@ -161,14 +171,17 @@ fn explain(error: &Finding, sources: &[Source]) -> Option<(Why, Take)> {
         }
         ("file-owner", ["storage", "files", ..]) => {
             let Take::File(path) = item? else { return None };
-            let has = |who: &str, key: &str| files(sources, &path).any(|f| f[who].get(key).is_some_and(|v| v.as_str() != Some("")));
+            let has = |who: &str, key: &str| {
+                files(sources, &path).any(|f| f[who].get(key).is_some_and(|v| v.as_str() != Some("")))
+            };
             ["user", "group"].into_iter().find(|who| has(who, "id") && has(who, "name"))?;
             rule(ONE_CONFIG, Some(Take::File(path)))
         }
         // What the specification lets pass and a node does not.
         ("file-path", ["storage", "files", _, "path"]) => {
             let path = there?.as_str()?;
-            (path.contains(char::is_control) || path.len() > 4095 || path.split('/').any(|name| name.len() > 230)).then_some(())?;
+            (path.contains(char::is_control) || path.len() > 4095 || path.split('/').any(|name| name.len() > 230))
+                .then_some(())?;
             rule(APPLICABLE, item)
         }
         ("key-line", ["passwd", "users", ..]) => {
@@ -178,7 +191,8 @@ fn explain(error: &Finding, sources: &[Source]) -> Option<(Why, Take)> {
         }
         ("unit-body", ["systemd", "units", ..]) if there?.as_str()?.contains('\0') => rule(APPLICABLE, item),
         ("unit-syntax", ["systemd", "units", ..]) => {
-            let broken = |line: &str| line.trim().starts_with('[') && !line.trim().ends_with(']') || line.len() >= 1 << 20;
+            let broken =
+                |line: &str| line.trim().starts_with('[') && !line.trim().ends_with(']') || line.len() >= 1 << 20;
             there?.as_str()?.lines().any(broken).then_some(())?;
             rule(APPLICABLE, item)
         }
@@ -238,9 +252,14 @@ fn says(sources: &[Source], name: &str, flag: &str) -> bool {
 
 /// Whether a source, a compression and a hash that sources give for this file do not go together.
 fn is_broken(path: &str, sources: &[Source]) -> bool {
-    let given = |pointer: &str| -> Vec<&str> { files(sources, path).filter_map(|f| f.pointer(pointer)?.as_str()).collect() };
-    let compressions: Vec<Option<&str>> =
-        given("/contents/compression").into_iter().map(Some).chain([None]).map(|c| c.filter(|c| !c.is_empty())).collect();
+    let given =
+        |pointer: &str| -> Vec<&str> { files(sources, path).filter_map(|f| f.pointer(pointer)?.as_str()).collect() };
+    let compressions: Vec<Option<&str>> = given("/contents/compression")
+        .into_iter()
+        .map(Some)
+        .chain([None])
+        .map(|c| c.filter(|c| !c.is_empty()))
+        .collect();
     given("/contents/source").into_iter().any(|source| {
         compressions.iter().any(|compression| match contents::decode(Some(source), *compression, 1 << 26) {
             Err(_) => true,
@@ -298,7 +317,8 @@ impl Take {
             Self::FieldOf(name, pointer) => {
                 // A field of a user is taken out of that user everywhere, an unknown key is in no answer.
                 let user = sources.iter().find(|s| s.name() == name).and_then(|source| {
-                    let (user, field) = pointer.rsplit_once('/').filter(|(user, _)| user.starts_with("/passwd/users/"))?;
+                    let (user, field) =
+                        pointer.rsplit_once('/').filter(|(user, _)| user.starts_with("/passwd/users/"))?;
                     Some((source.ignition().pointer(user)?["name"].as_str()?.to_owned(), field.to_owned()))
                 });
                 if let Some(source) = sources.iter_mut().find(|s| s.name() == name) {

@@ -2,7 +2,9 @@
 
 use crate::explicit::Explicit;
 use crate::refusal::{self, elements};
-use crate::rules::{CASE, EMPTY_CONFIG, LABELS, NO_SOURCES, ONLY_3_4_0, OVERWRITE, PLAIN_ORDER, SPECIAL_BITS, WHOLE_CONTENTS};
+use crate::rules::{
+    CASE, EMPTY_CONFIG, LABELS, NO_SOURCES, ONLY_3_4_0, OVERWRITE, PLAIN_ORDER, SPECIAL_BITS, WHOLE_CONTENTS,
+};
 use crate::translate::{self, OS_FIELDS, Source};
 use crate::{Case, Judged, Verdict, reader};
 use mcx::render::finding::{Finding, Severity};
@@ -14,23 +16,35 @@ const VERSION: &str = "3.4.0";
 
 /// A case of `render.json`.
 pub(crate) fn render(case: &Case) -> Judged {
-    let expect = &case.fields["expect"];
     let sources = translate::sources(&case.fields["input"]);
+    let Some(expect) = case.answer() else { return unanswered(&sources) };
     if sources.is_empty() {
         let outcome = render_pool(&translate::pool(), &[]);
         let nothing = expect["ok"] == true && expect["machineConfig"].is_null();
-        return (nothing && outcome.no_sources).then(|| Verdict::rule(NO_SOURCES)).ok_or_else(|| "no sources".to_owned());
+        return (nothing && outcome.no_sources)
+            .then(|| Verdict::rule(NO_SOURCES))
+            .ok_or_else(|| "no sources".to_owned());
     }
     if expect["ok"] == true {
-        accepted(&sources, expect)
+        let answer = translate::config(&expect["machineConfig"]["config"]);
+        accepted(&sources, &answer, expect["mergedValid"].as_bool())
     } else {
         refused(&sources, expect["kind"].as_str().unwrap_or_default())
     }
 }
 
+/// A case of which the reference was not asked: what it would say is what its rules make of what our Ignition layer merges.
+fn unanswered(sources: &[Source]) -> Judged {
+    if accepted_by_the_specification(sources).is_err() {
+        return refused(sources, "ignition-invalid");
+    }
+    let merged = translate::peer_merge(&translate::in_peer_order(sources))?;
+    accepted(sources, &merged, None)
+}
+
 /// A case of `mcvalidate.json`.
 pub(crate) fn source(case: &Case) -> Judged {
-    let expect = &case.fields["expect"];
+    let expect = case.answer().unwrap_or(&Value::Null);
     let source = translate::source(&case.fields["input"]);
     if expect["ok"] == false {
         return refused(&[source], expect["kind"].as_str().unwrap_or_default());
@@ -65,7 +79,7 @@ fn version(config: &Value) -> &str {
 }
 
 /// When some source is of another version: mcx must say that of it, and nothing else.
-fn foreign_versions(sources: &[Source]) -> Option<Judged> {
+pub(crate) fn foreign_versions(sources: &[Source]) -> Option<Judged> {
     let foreign = |source: &&Source| refusal::is_used(source.ignition()) && version(source.ignition()) != VERSION;
     let foreign: Vec<&Source> = sources.iter().filter(foreign).collect();
     if foreign.is_empty() {
@@ -116,21 +130,24 @@ fn refused(sources: &[Source], kind: &str) -> Judged {
             Ok(verdict)
         }
         _ if kind.starts_with("ignition-") => {
-            let refused = |source: &&Source| {
-                let of_specification = !ignition::parse_value(source.ignition()).1.errors.is_empty();
-                of_specification && !source.ignition().is_null()
-            };
-            let Some(bad) = sources.iter().find(refused) else {
+            let of_specification = |s: &&Source| !ignition::parse_value(s.ignition()).1.errors.is_empty();
+            let bad: Vec<&Source> =
+                sources.iter().filter(|s| !s.ignition().is_null()).filter(of_specification).collect();
+            if bad.is_empty() {
                 return by_reader(sources, &outcome);
-            };
-            if errors(&outcome.findings).any(|f| f.object == object(bad)) {
+            }
+            let is_empty = |source: &&Source| source.ignition().as_object().is_some_and(serde_json::Map::is_empty);
+            let is_refused = |source: &&Source| errors(&outcome.findings).any(|f| f.object == object(source));
+            if let Some(source) = bad.iter().find(|s| !is_empty(s) && !is_refused(s)) {
+                return Err(format!("{} is not refused: {:?}", source.name(), outcome.findings));
+            }
+            if !bad.iter().all(is_empty) {
                 return Ok(Verdict::default());
             }
-            let empty = bad.ignition().as_object().is_some_and(serde_json::Map::is_empty);
-            let rendered = outcome.rendered.is_some() || errors(&outcome.findings).next().is_some();
-            (empty && rendered)
-                .then(|| Verdict::rule(EMPTY_CONFIG))
-                .ok_or_else(|| format!("{} is not refused: {:?}", bad.name(), outcome.findings))
+            // Only what the reference takes for a config without a version: it must change nothing here.
+            let mut verdict = Verdict::rule(EMPTY_CONFIG);
+            refusal::render_rest(&mut sources.to_vec(), &mut Value::Null, &mut verdict)?;
+            Ok(verdict)
         }
         _ => Err(format!("refused for {kind}, here {:?}", outcome.findings)),
     }
@@ -187,24 +204,23 @@ fn special_bits(sources: &[Source]) -> Judged {
 }
 
 /// A case that the reference renders.
-fn accepted(sources: &[Source], expect: &Value) -> Judged {
+fn accepted(sources: &[Source], answer: &Value, valid: Option<bool>) -> Judged {
     if let Some(verdict) = foreign_versions(sources) {
         return verdict;
     }
     accepted_by_the_specification(sources)?;
-    let answer = translate::config(&expect["machineConfig"]["config"]);
     let in_peer_order = translate::in_peer_order(sources);
     let merged = translate::peer_merge(&in_peer_order)?;
-    let expected = ignition::read_value(&answer).map_err(|error| format!("{error:?}"))?.0;
+    let expected = ignition::read_value(answer).map_err(|error| format!("{error:?}"))?.0;
     if merged != expected {
         return Err(format!("merged by the peer's rules: {merged} instead of {expected}"));
     }
-    let invalid = !ignition::parse_value(&answer).1.errors.is_empty()
-        || elements(&answer, "/storage/files").any(|file| file["mode"].as_i64().is_some_and(|mode| mode > 0o777));
-    if invalid && expect["mergedValid"] == true {
+    let invalid = !ignition::parse_value(answer).1.errors.is_empty()
+        || elements(answer, "/storage/files").any(|file| file["mode"].as_i64().is_some_and(|mode| mode > 0o777));
+    if invalid && valid == Some(true) {
         return Err("the answer is valid, and the Ignition layer refuses it".to_owned());
     }
-    let plain = rest_is_expected(sources, &answer);
+    let plain = rest_is_expected(sources, answer);
     if plain.is_ok() {
         return plain;
     }
@@ -218,7 +234,7 @@ fn accepted(sources: &[Source], expect: &Value) -> Judged {
     for (i, source) in renamed.iter_mut().enumerate() {
         source.config.metadata.name = Some(format!("{i:03}-{}", source.name()));
     }
-    let mut verdict = rest_is_expected(&renamed, &answer)?;
+    let mut verdict = rest_is_expected(&renamed, answer)?;
     verdict.add(Verdict::rule(PLAIN_ORDER));
     Ok(verdict)
 }

@@ -24,6 +24,7 @@ pub(crate) const ONE_CONFIG: &str = "the merged result is checked as one config"
 pub(crate) const APPLICABLE: &str = "what a node could not carry out is refused";
 /// Change sets.
 pub(crate) const MEANING: &str = "changes are by meaning";
+pub(crate) const OWNERS: &str = "owners are compared";
 pub(crate) const ABSOLUTE: &str = "a config is judged by itself, not by what was there before";
 pub(crate) const ACTIONS: &str = "actions come in the policy's order, each once";
 pub(crate) const DAEMON_RELOAD: &str = "written unit files are read by systemd, whatever the policy says";
@@ -31,7 +32,7 @@ pub(crate) const ROOT_ENTRY: &str = "an entry for / applies to all files";
 pub(crate) const CLEAN_ENTRY: &str = "a policy with a path that is not clean is refused";
 
 /// All of them.
-pub(crate) const ALL: [&str; 23] = [
+pub(crate) const ALL: [&str; 24] = [
     NAMES_FIELDS,
     CASE,
     LAST_WINS,
@@ -50,6 +51,7 @@ pub(crate) const ALL: [&str; 23] = [
     ONE_CONFIG,
     APPLICABLE,
     MEANING,
+    OWNERS,
     ABSOLUTE,
     ACTIONS,
     DAEMON_RELOAD,

@@ -198,8 +198,10 @@ pub(crate) fn policy(input: &Value) -> EffectivePolicy {
         &input["policies"]
     };
     let list = |name: &str| given[name].as_array().cloned().unwrap_or_default();
-    let files = list("files").iter().map(|e| FilePolicy { path: text(&e["path"]), actions: actions(&e["actions"]) }).collect();
-    let units = list("units").iter().map(|e| UnitPolicy { name: text(&e["name"]), actions: actions(&e["actions"]) }).collect();
+    let files =
+        list("files").iter().map(|e| FilePolicy { path: text(&e["path"]), actions: actions(&e["actions"]) }).collect();
+    let units =
+        list("units").iter().map(|e| UnitPolicy { name: text(&e["name"]), actions: actions(&e["actions"]) }).collect();
     EffectivePolicy {
         generation: 1,
         files,
@@ -213,7 +215,8 @@ pub(crate) fn policy(input: &Value) -> EffectivePolicy {
 /// Actions of a policy, or of an answer.
 pub(crate) fn actions(list: &Value) -> Vec<PolicyAction> {
     let one = |action: &Value| {
-        let service = |key: &str| action[key]["serviceName"].as_str().map(|s| ServiceName { service_name: s.to_owned() });
+        let service =
+            |key: &str| action[key]["serviceName"].as_str().map(|s| ServiceName { service_name: s.to_owned() });
         match action["type"].as_str().unwrap_or_default() {
             "Special" => PolicyAction {
                 type_: "Reload".to_owned(),

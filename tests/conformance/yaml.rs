@@ -6,9 +6,11 @@ use mcx::yaml;
 use serde_json::Value;
 
 pub(crate) fn documents(case: &Case) -> Judged {
-    let case = &case.fields;
-    let text = case["yaml"].as_str().unwrap();
-    let expected = case["docs"].as_array().unwrap();
+    let text = case.fields["yaml"].as_str().unwrap();
+    let Some(answer) = case.answer() else {
+        return yaml::documents(text).map(|_| Verdict::default()).or(Ok(Verdict::default()));
+    };
+    let expected = answer.as_array().unwrap();
     let error = expected.last().and_then(|last| last.get("error"));
     let found = yaml::documents(text);
     match (error, &found) {
@@ -26,7 +28,7 @@ pub(crate) fn documents(case: &Case) -> Judged {
             if found != expected {
                 return Err(format!("{found:?} instead of {expected:?}"));
             }
-            if case.get("strictError").is_some() != repeated {
+            if case.fields.get("strictError").is_some() != repeated {
                 return Err(format!("repeated keys: {repeated}"));
             }
             Ok(Verdict::default())
@@ -35,6 +37,6 @@ pub(crate) fn documents(case: &Case) -> Judged {
         (None, Err(error)) if text.contains(['\u{85}', '\u{2028}', '\u{2029}']) && error.message.contains("U+0085") => {
             Ok(Verdict::rule(LINE_BREAKS))
         }
-        _ => Err(format!("{found:?} instead of {}", case["docs"])),
+        _ => Err(format!("{found:?} instead of {}", answer)),
     }
 }
