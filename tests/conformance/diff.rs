@@ -21,6 +21,9 @@ use mcx::render::items::Items;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Areas of a change that are the operating system's.
+const OF_SYSTEM: [&str; 5] = ["extensions", "fips", "kargs", "kernelType", "osUpdate"];
+
 /// What changes: as the reference says it.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Change {
@@ -33,14 +36,18 @@ struct Change {
 
 /// A case of `diff.json`.
 pub(crate) fn diff(case: &Case) -> Judged {
-    let (input, expect) = (&case.fields["input"], case.answer().unwrap_or(&Value::Null));
+    let (input, expect) = (&case.fields["input"], case.answer());
     let (old, new) = (translate::source(&input["old"]), translate::source(&input["new"]));
-    let kind = expect["reconcilable"]["kind"].as_str().unwrap_or_default();
-    if expect.get("diff").is_none() {
+    let invalid = |source: &Source| !ignition::parse_value(source.ignition()).1.errors.is_empty();
+    let kind = match expect {
+        Some(expect) => expect["reconcilable"]["kind"].as_str().unwrap_or_default(),
+        None if invalid(&old) => "old-config-unparseable",
+        None => "new-config-unparseable",
+    };
+    if expect.map_or_else(|| invalid(&old) || invalid(&new), |expect| expect.get("diff").is_none()) {
         let bad = if kind == "old-config-unparseable" { &old } else { &new };
-        let refused = !ignition::parse_value(bad.ignition()).1.errors.is_empty();
         return match Items::from_config(bad.ignition()) {
-            Err(_) if refused => Ok(Verdict::default()),
+            Err(_) if invalid(bad) => Ok(Verdict::default()),
             Ok(_) if !is_used(bad.ignition()) => Ok(Verdict::rule(EMPTY_CONFIG)),
             found => Err(format!("{kind}: {found:?}")),
         };
@@ -50,7 +57,13 @@ pub(crate) fn diff(case: &Case) -> Judged {
     }
     let mut verdict = Verdict::default();
     let (old_rest, new_rest) = (rest(&old, &mut verdict)?, rest(&new, &mut verdict)?);
-    if ["extensions", "fips", "kargs", "kernelType", "osUpdate"].iter().any(|flag| expect["diff"][*flag] == true) {
+    let by_rule = as_reference(old.ignition(), new.ignition());
+    let Some(expect) = expect else {
+        change_set([&old_rest, &new_rest], None, &mut verdict)?;
+        actions(&by_rule, [&old_rest, &new_rest], input, None, &mut verdict)?;
+        return Ok(verdict);
+    };
+    if OF_SYSTEM.iter().any(|flag| expect["diff"][*flag] == true) {
         // Kernel arguments are refused as such, all else as unknown keys.
         let fields = unknown_os_fields(&[old.clone(), new.clone()]);
         match fields {
@@ -60,9 +73,9 @@ pub(crate) fn diff(case: &Case) -> Judged {
         }
     }
     reconcilable(&old, &new, expect, &mut verdict)?;
-    let theirs = reference_change(&old, &new, expect, &mut verdict)?;
-    change_set([&old_rest, &new_rest], expect, &mut verdict)?;
-    actions(&theirs, [&old_rest, &new_rest], input, expect, &mut verdict)?;
+    let recorded = recorded_change(by_rule, &old, &new, expect, &mut verdict)?;
+    change_set([&old_rest, &new_rest], Some(expect), &mut verdict)?;
+    actions(&recorded, [&old_rest, &new_rest], input, Some(expect), &mut verdict)?;
     Ok(verdict)
 }
 
@@ -124,7 +137,13 @@ fn as_reference(old: &Value, new: &Value) -> Change {
 }
 
 /// The recorded change set, which must be what the reference's rules give, but for owners.
-fn reference_change(old: &Source, new: &Source, expect: &Value, verdict: &mut Verdict) -> Result<Change, String> {
+fn recorded_change(
+    by_rule: Change,
+    old: &Source,
+    new: &Source,
+    expect: &Value,
+    verdict: &mut Verdict,
+) -> Result<Change, String> {
     let names = |value: &Value| -> BTreeSet<String> {
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     };
@@ -135,7 +154,6 @@ fn reference_change(old: &Source, new: &Source, expect: &Value, verdict: &mut Ve
         updated: names(&expect["units"]["updated"]),
         keys: expect["diff"]["passwd"] == true,
     };
-    let by_rule = as_reference(old.ignition(), new.ignition());
     if by_rule == recorded {
         return Ok(recorded);
     }
@@ -197,7 +215,7 @@ fn ours(rest: [&Value; 2]) -> Result<ChangeSet, String> {
     Ok(ChangeSet::between(&old.map_err(refused)?, &new.map_err(refused)?))
 }
 
-fn change_set(rest: [&Value; 2], expect: &Value, verdict: &mut Verdict) -> Result<(), String> {
+fn change_set(rest: [&Value; 2], expect: Option<&Value>, verdict: &mut Verdict) -> Result<(), String> {
     let change = ours(rest)?;
     let units =
         |wanted: Difference| change.units.iter().filter(move |(_, d)| **d == wanted).map(|(n, _)| n.clone()).collect();
@@ -216,8 +234,11 @@ fn change_set(rest: [&Value; 2], expect: &Value, verdict: &mut Verdict) -> Resul
     let moved = |path: &String| refusal::moved(path).unwrap_or_else(|| path.clone());
     let mut theirs_of_rest = as_reference(rest[0], rest[1]);
     theirs_of_rest.files = theirs_of_rest.files.iter().map(moved).collect();
-    let flagged = (expect["diff"]["files"] == true) != !found.files.is_empty()
-        || (expect["diff"]["units"] == true) != (found.added.len() + found.removed.len() + found.updated.len() > 0);
+    let touched = [
+        ("files", !found.files.is_empty()),
+        ("units", found.added.len() + found.removed.len() + found.updated.len() > 0),
+    ];
+    let flagged = expect.is_some_and(|e| touched.iter().any(|(flag, touched)| (e["diff"][*flag] == true) != *touched));
     if meant != theirs_of_rest || (flagged && verdict.refused.is_empty()) {
         verdict.add(Verdict::rule(MEANING));
     }
@@ -314,22 +335,26 @@ fn actions(
     theirs: &Change,
     rest: [&Value; 2],
     input: &Value,
-    expect: &Value,
+    expect: Option<&Value>,
     verdict: &mut Verdict,
 ) -> Result<(), String> {
     let policy = translate::policy(input);
-    let mut recorded: Vec<String> = translate::actions(&expect["actions"]).iter().map(printed).collect();
-    let flag = |name: &str| expect["diff"][name] == true;
-    let of_system = ["extensions", "fips", "kargs", "kernelType", "osUpdate"].into_iter().any(flag);
-    let flagged = ["files", "units", "passwd"].into_iter().any(flag);
-    let mut by_rule =
-        if of_system { vec!["Reboot".to_owned()] } else { in_reference_form(&asked(theirs, &policy, false), flagged) };
-    // The reference's order across files is that of a map in memory.
-    let exact = recorded == by_rule;
-    recorded.sort();
-    by_rule.sort();
-    if recorded != by_rule {
-        return Err(format!("by the reference's rules {by_rule:?} instead of {recorded:?}"));
+    let mut exact = true;
+    if let Some(expect) = expect {
+        let mut recorded: Vec<String> = translate::actions(&expect["actions"]).iter().map(printed).collect();
+        let flag = |name: &&str| expect["diff"][*name] == true;
+        let mut by_rule = if OF_SYSTEM.iter().any(flag) {
+            vec!["Reboot".to_owned()]
+        } else {
+            in_reference_form(&asked(theirs, &policy, false), ["files", "units", "passwd"].iter().any(flag))
+        };
+        // The reference's order across files is that of a map in memory.
+        exact = recorded == by_rule;
+        recorded.sort();
+        by_rule.sort();
+        if recorded != by_rule {
+            return Err(format!("by the reference's rules {by_rule:?} instead of {recorded:?}"));
+        }
     }
     let policy = clean(policy, verdict)?;
     let change = ours(rest)?;

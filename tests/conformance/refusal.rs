@@ -169,7 +169,7 @@ fn explain(error: &Finding, sources: &[Source]) -> Option<(Why, Take)> {
             (error.rule == "keys-file" || of_others.any(|other| other == path)).then_some(())?;
             rule(ONE_CONFIG, Some(Take::File(path)))
         }
-        ("file-owner", ["storage", "files", ..]) => {
+        ("file-owner", ["storage", "files", _, "user" | "group"]) => {
             let Take::File(path) = item? else { return None };
             let has = |who: &str, key: &str| {
                 files(sources, &path).any(|f| f[who].get(key).is_some_and(|v| v.as_str() != Some("")))
@@ -178,6 +178,16 @@ fn explain(error: &Finding, sources: &[Source]) -> Option<(Why, Take)> {
             rule(ONE_CONFIG, Some(Take::File(path)))
         }
         // What the specification lets pass and a node does not.
+        ("file-owner", ["storage", "files", _, "user" | "group", "name"]) => {
+            let odd = |c: char| c.is_control() || c.is_whitespace() || c == ':' || c == '/';
+            there?.as_str()?.contains(odd).then_some(())?;
+            rule(APPLICABLE, item)
+        }
+        ("file-owner", ["storage", "files", _, "user" | "group", "id"]) => {
+            let id = there?.as_i64()?;
+            u32::try_from(id).map_or(true, |id| id == u32::MAX).then_some(())?;
+            rule(APPLICABLE, item)
+        }
         ("file-path", ["storage", "files", _, "path"]) => {
             let path = there?.as_str()?;
             (path.contains(char::is_control) || path.len() > 4095 || path.split('/').any(|name| name.len() > 230))

@@ -44,10 +44,14 @@ fn unanswered(sources: &[Source]) -> Judged {
 
 /// A case of `mcvalidate.json`.
 pub(crate) fn source(case: &Case) -> Judged {
-    let expect = case.answer().unwrap_or(&Value::Null);
     let source = translate::source(&case.fields["input"]);
-    if expect["ok"] == false {
-        return refused(&[source], expect["kind"].as_str().unwrap_or_default());
+    let invalid = || accepted_by_the_specification(std::slice::from_ref(&source)).is_err();
+    match case.answer() {
+        Some(expect) if expect["ok"] == false => {
+            return refused(&[source], expect["kind"].as_str().unwrap_or_default());
+        }
+        None if invalid() => return refused(&[source], "ignition-invalid"),
+        _ => {}
     }
     let mut sources = [source];
     let of_source = |findings: &[Finding]| -> Vec<Finding> { errors(findings).cloned().collect() };
@@ -80,7 +84,7 @@ fn version(config: &Value) -> &str {
 
 /// When some source is of another version: mcx must say that of it, and nothing else.
 pub(crate) fn foreign_versions(sources: &[Source]) -> Option<Judged> {
-    let foreign = |source: &&Source| refusal::is_used(source.ignition()) && version(source.ignition()) != VERSION;
+    let foreign = |source: &&Source| !source.ignition().is_null() && version(source.ignition()) != VERSION;
     let foreign: Vec<&Source> = sources.iter().filter(foreign).collect();
     if foreign.is_empty() {
         return None;
@@ -99,7 +103,7 @@ pub(crate) fn foreign_versions(sources: &[Source]) -> Option<Judged> {
 
 /// What the reference accepts, our Ignition layer accepts.
 fn accepted_by_the_specification(sources: &[Source]) -> Result<(), String> {
-    for source in sources.iter().filter(|s| refusal::is_used(s.ignition())) {
+    for source in sources.iter().filter(|s| !s.ignition().is_null()) {
         let (_, said) = ignition::parse_value(source.ignition());
         if !said.errors.is_empty() {
             return Err(format!("the Ignition layer refuses {}: {:?}", source.name(), said.errors));
