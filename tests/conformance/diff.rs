@@ -6,7 +6,7 @@
 
 use crate::explicit::Explicit;
 use crate::refusal::{self, elements, is_used};
-use crate::render::{foreign_versions, unknown_os_fields};
+use crate::render::{FIELDS_OF_SYSTEM, foreign_versions, unknown_os_fields};
 use crate::rules::{
     ABSOLUTE, ACTIONS, CLEAN_ENTRY, DAEMON_RELOAD, EMPTY_CONFIG, MEANING, OWNERS, ROOT_ENTRY, SPECIAL_BITS,
 };
@@ -72,7 +72,7 @@ pub(crate) fn diff(case: &Case) -> Judged {
             Err(why) => return Err(why),
         }
     }
-    reconcilable(&old, &new, expect, &mut verdict)?;
+    reconcilable(&old, &new, &input["overrides"], expect, &mut verdict)?;
     let recorded = recorded_change(by_rule, &old, &new, expect, &mut verdict)?;
     change_set([&old_rest, &new_rest], Some(expect), &mut verdict)?;
     actions(&recorded, [&old_rest, &new_rest], input, Some(expect), &mut verdict)?;
@@ -87,45 +87,93 @@ fn rest(source: &Source, verdict: &mut Verdict) -> Result<Value, String> {
 }
 
 /// What the reference would not let through must be refused here, or be one of what only matters beside an old config.
-fn reconcilable(old: &Source, new: &Source, expect: &Value, verdict: &mut Verdict) -> Result<(), String> {
-    if expect["reconcilable"]["ok"] == true {
-        return Ok(());
+fn reconcilable(
+    old: &Source,
+    new: &Source,
+    overrides: &Value,
+    expect: &Value,
+    verdict: &mut Verdict,
+) -> Result<(), String> {
+    let recorded = expect["reconcilable"]["kind"].as_str();
+    let by_rule = irreconcilable(old, new, overrides);
+    if recorded != by_rule {
+        return Err(format!("by the reference's rules {by_rule:?} instead of {recorded:?}"));
     }
-    let kind = expect["reconcilable"]["kind"].as_str().unwrap_or_default();
+    let Some(kind) = recorded else { return Ok(()) };
     let either = |pointer: &str| [old, new].iter().any(|s| s.ignition().pointer(pointer).is_some_and(is_used));
-    let refused = |part: &str, verdict: &Verdict| verdict.refused.contains(part);
-    let section = |part: &str, pointer: &str, verdict: &mut Verdict| {
-        if either(pointer) {
-            return refused(part, verdict);
-        }
-        // An empty list and none are one to us.
-        verdict.add(Verdict::rule(ABSOLUTE));
-        true
-    };
-    let right = match kind {
-        "disks" | "filesystems" | "raid" | "directories" | "links" => {
-            section(kind, &format!("/storage/{kind}"), verdict)
-        }
-        "ignition-kargs" => section("kernel arguments", "/kernelArguments", verdict),
-        "passwd-groups" => section("groups", "/passwd/groups", verdict),
-        "file-append" => refused("append", verdict),
-        "passwd-non-core-user" => refused("other users", verdict),
-        "passwd-core-other-fields" => refused("other fields of a user", verdict) || refused("other users", verdict),
-        "forbidden-path" => refused("mcx's own state", verdict),
-        "fips" => refused("fields of the operating system (unknown keys)", verdict),
-        "passwd-core-without-keys-or-password" => {
-            let last = elements(new.ignition(), "/passwd/users").last();
-            verdict.add(Verdict::rule(ABSOLUTE));
-            last.is_some_and(|user| !is_used(&user["sshAuthorizedKeys"]) && !user["passwordHash"].is_string())
-        }
+    let (part, pointer) = match kind {
+        "disks" | "filesystems" | "raid" | "directories" | "links" => (kind, format!("/storage/{kind}")),
+        "ignition-kargs" => ("kernel arguments", "/kernelArguments".to_owned()),
+        "passwd-groups" => ("groups", "/passwd/groups".to_owned()),
+        "passwd-non-core-user" => ("other users", String::new()),
+        "passwd-core-other-fields" => ("other fields of a user", String::new()),
+        "file-append" => ("append", String::new()),
+        "forbidden-path" => ("mcx's own state", String::new()),
+        "fips" => (FIELDS_OF_SYSTEM, String::new()),
         "new-config-invalid" => {
             verdict.add(Verdict::rule(SPECIAL_BITS));
-            elements(new.ignition(), "/storage/files")
-                .any(|file| file["mode"].as_i64().is_some_and(|mode| mode > 0o777))
+            return Ok(());
         }
-        _ => false,
+        // That the keys of a user are withdrawn, or that an empty list came or went.
+        _ => {
+            verdict.add(Verdict::rule(ABSOLUTE));
+            return Ok(());
+        }
     };
-    right.then_some(()).ok_or_else(|| format!("{kind} is not refused: {verdict:?}"))
+    if !pointer.is_empty() && !either(&pointer) {
+        verdict.add(Verdict::rule(ABSOLUTE));
+        return Ok(());
+    }
+    verdict.refused.contains(part).then_some(()).ok_or_else(|| format!("{kind} is not refused: {verdict:?}"))
+}
+
+/// The first thing for which the reference does not let a node change over, by its rules.
+fn irreconcilable(old: &Source, new: &Source, overrides: &Value) -> Option<&'static str> {
+    let [before, after] = [old, new].map(|source| reader::in_memory(source.ignition(), ""));
+    let differ = |pointer: &str| before.pointer(pointer) != after.pointer(pointer);
+    let files = || elements(&after, "/storage/files");
+    if files().any(|file| file["mode"].as_i64().is_some_and(|mode| mode > 0o777)) {
+        return Some("new-config-invalid");
+    }
+    if differ("/passwd/groups") {
+        return Some("passwd-groups");
+    }
+    let users: Vec<&Value> = elements(&after, "/passwd/users").collect();
+    if let Some(last) = users.last().filter(|_| differ("/passwd/users")) {
+        if users.iter().any(|user| user["name"] != "boot") {
+            return Some("passwd-non-core-user");
+        }
+        if elements(last, "/sshAuthorizedKeys").next().is_none() && last.get("passwordHash").is_none() {
+            return Some("passwd-core-without-keys-or-password");
+        }
+        let known = ["name", "sshAuthorizedKeys", "passwordHash"];
+        if last.as_object()?.keys().any(|field| !known.contains(&field.as_str())) {
+            return Some("passwd-core-other-fields");
+        }
+    }
+    if differ("/kernelArguments") {
+        return Some("ignition-kargs");
+    }
+    let let_through = |name: &str| overrides["storage"].as_array().into_iter().flatten().any(|given| given == name);
+    for (section, name) in [("disks", "Disks"), ("filesystems", "FileSystems"), ("raid", "Raid")] {
+        if differ(&format!("/storage/{section}")) && !let_through(name) {
+            return Some(section);
+        }
+    }
+    if differ("/storage/directories") {
+        return Some("directories");
+    }
+    if differ("/storage/links") && elements(&after, "/storage/links").next().is_some() {
+        return Some("links");
+    }
+    if files().any(|file| elements(file, "/append").next().is_some()) {
+        return Some("file-append");
+    }
+    if files().any(|file| file["path"] == "/run/machine-config-daemon-force") {
+        return Some("forbidden-path");
+    }
+    let fips = |source: &Source| source.whole["spec"]["fips"] == true;
+    (fips(old) != fips(new)).then_some("fips")
 }
 
 /// What the reference compares: the elements of the lists, as it has them in memory.

@@ -13,6 +13,10 @@ use mcx::render::{Outcome, ignition, render as render_pool, survey};
 use serde_json::{Value, json};
 
 const VERSION: &str = "3.4.0";
+/// Versions that the peer converts; the older 3.x say nothing that 3.4.0 says otherwise.
+const CONVERTED: [&str; 5] = ["2.2.0", "3.0.0", "3.1.0", "3.2.0", "3.3.0"];
+/// Part of a verdict.
+pub(crate) const FIELDS_OF_SYSTEM: &str = "fields of the operating system (unknown keys)";
 
 /// A case of `render.json`.
 pub(crate) fn render(case: &Case) -> Judged {
@@ -64,6 +68,10 @@ pub(crate) fn source(case: &Case) -> Judged {
         return verdict;
     }
     accepted_by_the_specification(&sources)?;
+    let special = |file: &Value| file["mode"].as_i64().is_some_and(|mode| mode > 0o777);
+    if case.answer().is_some() && elements(sources[0].ignition(), "/storage/files").any(special) {
+        return Err("the reference accepts a mode with special bits".to_owned());
+    }
     let mut verdict = Verdict::default();
     refusal::render_rest(&mut sources, &mut Value::Null, &mut verdict)?;
     Ok(verdict)
@@ -82,7 +90,17 @@ fn version(config: &Value) -> &str {
     config["ignition"]["version"].as_str().unwrap_or_default()
 }
 
-/// When some source is of another version: mcx must say that of it, and nothing else.
+/// The config as one of our version, when the peer converts it and that is all there is to convert.
+fn upgraded(config: &Value) -> Option<Value> {
+    let found = version(config);
+    (found.starts_with("3.") && CONVERTED.contains(&found)).then(|| {
+        let mut config = config.clone();
+        config["ignition"]["version"] = VERSION.into();
+        config
+    })
+}
+
+/// When some source that the reference accepts is of another version: mcx must say that of it, and nothing else.
 pub(crate) fn foreign_versions(sources: &[Source]) -> Option<Judged> {
     let foreign = |source: &&Source| !source.ignition().is_null() && version(source.ignition()) != VERSION;
     let foreign: Vec<&Source> = sources.iter().filter(foreign).collect();
@@ -94,6 +112,10 @@ pub(crate) fn foreign_versions(sources: &[Source]) -> Option<Judged> {
         let said: Vec<&str> = errors(&found).filter(|f| f.path.starts_with("spec.config")).map(|f| f.rule).collect();
         if said != ["ignition-version"] {
             return Some(Err(format!("{} has another version: {found:?}", source.name())));
+        }
+        let otherwise_spelled = ignition::parse_value(source.ignition()).1.errors.is_empty();
+        if !CONVERTED.contains(&version(source.ignition())) && !otherwise_spelled {
+            return Some(Err(format!("the reference accepts version {}", version(source.ignition()))));
         }
     }
     let configs: Vec<_> = sources.iter().map(|s| s.config.clone()).collect();
@@ -146,7 +168,16 @@ fn refused(sources: &[Source], kind: &str) -> Judged {
                 return Err(format!("{} is not refused: {:?}", source.name(), outcome.findings));
             }
             if !bad.iter().all(is_empty) {
-                return Ok(Verdict::default());
+                // Not only for a version that the reference would convert.
+                let theirs = |source: &&Source| match upgraded(source.ignition()) {
+                    Some(config) => !ignition::parse_value(&config).1.errors.is_empty(),
+                    None => true,
+                };
+                return if bad.iter().any(theirs) {
+                    Ok(Verdict::default())
+                } else {
+                    Err("only older versions".to_owned())
+                };
             }
             // Only what the reference takes for a config without a version: it must change nothing here.
             let mut verdict = Verdict::rule(EMPTY_CONFIG);
@@ -181,7 +212,7 @@ pub(crate) fn unknown_os_fields(sources: &[Source]) -> Judged {
             if !errors(&findings).any(|f| f.rule == "unknown-key" && f.path == path) {
                 return Err(format!("{path} is not refused as unknown: {findings:?}"));
             }
-            verdict.add(Verdict::refused("fields of the operating system (unknown keys)"));
+            verdict.add(Verdict::refused(FIELDS_OF_SYSTEM));
         }
     }
     if verdict.refused.is_empty() { Err("no field of the operating system is given".to_owned()) } else { Ok(verdict) }
@@ -209,8 +240,23 @@ fn special_bits(sources: &[Source]) -> Judged {
 
 /// A case that the reference renders.
 fn accepted(sources: &[Source], answer: &Value, valid: Option<bool>) -> Judged {
+    if let Some(source) = sources.iter().find(|s| !s.labelled) {
+        return Err(format!("{} has no labels, and the reference renders it", source.name()));
+    }
     if let Some(verdict) = foreign_versions(sources) {
-        return verdict;
+        let mut verdict = verdict?;
+        // With the version written as the finding says, the rest must come out as converted.
+        let mut sources = translate::in_peer_order(sources);
+        for (i, source) in sources.iter_mut().enumerate() {
+            let name = format!("{i:03}-{}", source.name());
+            if version(source.ignition()) != VERSION && !source.ignition().is_null() {
+                let Some(config) = upgraded(source.ignition()) else { return Ok(verdict) };
+                *source.ignition_mut() = config;
+            }
+            source.config.metadata.name = Some(name);
+        }
+        verdict.add(rest_is_expected(&sources, answer)?);
+        return Ok(verdict);
     }
     accepted_by_the_specification(sources)?;
     let in_peer_order = translate::in_peer_order(sources);
