@@ -638,15 +638,43 @@ proptest! {
     }
 
     #[test]
-    fn the_rendered_config_reads_back_and_does_not_depend_on_order(sources in any_sources()) {
+    fn the_rendered_config_reads_back_and_does_not_depend_on_order(
+        (sources, shuffled) in any_sources().prop_flat_map(|s| (Just(s.clone()), Just(s).prop_shuffle()))
+    ) {
         let there = rendered(&sources);
         prop_assert_eq!(&Items::from_config(&there.config).unwrap(), &there.items);
         prop_assert_eq!(Items::from_stored(&there.config).unwrap(), there.items);
-        let mut reversed = sources;
-        reversed.reverse();
-        let back = rendered(&reversed);
+        let back = rendered(&shuffled);
         prop_assert_eq!(back.config.to_string(), there.config.to_string());
         prop_assert_eq!(back.name, there.name);
+    }
+
+    /// how contents are encoded is no part of what a node has.
+    #[test]
+    fn the_name_does_not_depend_on_encodings(mut sources in any_sources(), forms in prop::collection::vec(0..4_usize, 1..6)) {
+        let name = rendered(&sources).name;
+        encode_anew(&mut sources, &forms);
+        prop_assert_eq!(rendered(&sources).name, name);
+    }
+
+    #[test]
+    fn the_name_changes_exactly_when_what_a_node_would_have_does(a in any_sources(), b in any_sources()) {
+        let (one, other) = (rendered(&a), rendered(&b));
+        prop_assert_eq!(one.name == other.name, on_a_node(&one.items) == on_a_node(&other.items));
+        // Near ones as well: all but the last source.
+        let fewer = a.split_last().map(|(_, fewer)| fewer).filter(|fewer| !fewer.is_empty());
+        if let Some(fewer) = fewer.map(rendered) {
+            prop_assert_eq!(one.name == fewer.name, on_a_node(&one.items) == on_a_node(&fewer.items));
+        }
+    }
+
+    /// What is rendered of the first sources stands for them: the rest may be laid over it.
+    #[test]
+    fn laying_over_a_rendered_config_is_laying_over_its_sources(sources in any_sources(), at in 1..5_usize) {
+        let (first, rest) = sources.split_at(at.min(sources.len()));
+        let mut both = vec![source("00-first", rendered(first).config)];
+        both.extend_from_slice(rest);
+        prop_assert_eq!(rendered(&both).name, rendered(&sources).name);
     }
 
     #[test]
@@ -656,6 +684,46 @@ proptest! {
         prop_assert_eq!(&once.config, &twice.config);
         prop_assert_eq!(once.name, twice.name);
     }
+}
+
+/// Writes each source of contents in another of the forms that mean the same bytes.
+fn encode_anew(sources: &mut [MachineConfig], forms: &[usize]) {
+    let mut contents: Vec<&mut Value> = Vec::new();
+    for source in sources {
+        let files = source.spec.config.as_mut().unwrap()["storage"]["files"].as_array_mut().unwrap();
+        contents.extend(files.iter_mut().map(|file| &mut file["contents"]));
+    }
+    // A `compression` of its own would be laid over what another source compresses.
+    let alone = contents.iter().any(|c| c["source"].is_null() && c["compression"].is_string());
+    for (contents, form) in contents.into_iter().zip(forms.iter().cycle()) {
+        let Some(url) = contents["source"].as_str() else { continue };
+        let bytes = ignition::contents::decode(Some(url), None, 1000).unwrap();
+        let base64 = |bytes: &[u8]| base64::engine::general_purpose::STANDARD.encode(bytes);
+        *contents = match form {
+            0 => json!({"source": format!("data:text/plain;charset=utf-8;base64,{}", base64(&bytes))}),
+            1 => {
+                let text = bytes.iter().fold(String::new(), |text, byte| text + &format!("%{byte:02X}"));
+                json!({"source": format!("data:,{text}"), "compression": ""})
+            }
+            2 if !alone => {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+                encoder.write_all(&bytes).unwrap();
+                json!({"source": format!("data:;base64,{}", base64(&encoder.finish().unwrap())), "compression": "gzip"})
+            }
+            _ => continue,
+        };
+    }
+}
+
+/// All that a node would have, as text: bytes, modes, owners, units, keys.
+fn on_a_node(items: &Items) -> Vec<String> {
+    let files = items.files.iter().map(|(path, file)| {
+        format!("{path} {:?} {:o} {:?} {:?}", file.content.decode().unwrap(), file.mode, file.user, file.group)
+    });
+    let units = items.units.iter().map(|(name, unit)| {
+        format!("{name} {:?} {:?} {:?} {:?}", unit.contents, unit.dropins, unit.enabled, unit.mask)
+    });
+    files.chain(units).chain(items.keys.iter().flatten().cloned()).collect()
 }
 
 /// Without nulls, as the specification reads them.

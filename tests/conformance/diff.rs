@@ -301,13 +301,9 @@ fn printed(action: &PolicyAction) -> String {
 
 /// The entry of a file, by the longest path that is it or a parent of it. The reference never finds an entry for `/`.
 fn entry_of_file(policy: &EffectivePolicy, path: &str, with_root: bool) -> Option<usize> {
-    let within = |entry: &str| {
-        let entry = entry.trim_end_matches('/');
-        if entry.is_empty() {
-            with_root
-        } else {
-            path.strip_prefix(entry).is_some_and(|r| r.is_empty() || r.starts_with('/'))
-        }
+    let within = |entry: &str| match entry.trim_end_matches('/') {
+        "" => with_root && entry == "/",
+        entry => path.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
     };
     let entries = policy.files.iter().enumerate().filter(|(_, entry)| within(&entry.path));
     entries.max_by_key(|(_, entry)| entry.path.trim_end_matches('/').len()).map(|(i, _)| i)
@@ -431,7 +427,8 @@ fn actions(
     Ok(())
 }
 
-/// The policy, if it may be in effect; else it must be refused for each path that is not clean, and is taken with clean ones.
+/// The policy, if it may be in effect; else it must be refused for each path that is not clean, and is taken with clean ones
+/// and without those that are no path of any file.
 fn clean(mut policy: EffectivePolicy, verdict: &mut Verdict) -> Result<EffectivePolicy, String> {
     let object = |policy: &EffectivePolicy| -> MachineConfiguration {
         let entries: Vec<Value> = policy.files.iter().map(|entry| json!({"path": entry.path})).collect();
@@ -443,8 +440,8 @@ fn clean(mut policy: EffectivePolicy, verdict: &mut Verdict) -> Result<Effective
     };
     let said = problems(&object(&policy));
     for (i, entry) in policy.files.iter_mut().enumerate() {
-        let cleaned = entry.path.trim_end_matches('/');
-        if cleaned.is_empty() || cleaned == entry.path {
+        let cleaned = if entry.path.starts_with('/') { entry.path.trim_end_matches('/') } else { "" };
+        if entry.path == "/" || cleaned == entry.path && !cleaned.is_empty() {
             continue;
         }
         let field = format!("spec.nodeDisruptionPolicy.files[{i}].path: ");
@@ -454,6 +451,7 @@ fn clean(mut policy: EffectivePolicy, verdict: &mut Verdict) -> Result<Effective
         entry.path = cleaned.to_owned();
         verdict.add(Verdict::rule(CLEAN_ENTRY));
     }
+    policy.files.retain(|entry| !entry.path.is_empty());
     let left = problems(&object(&policy));
     if left.is_empty() { Ok(policy) } else { Err(format!("the policy is refused: {left:?}")) }
 }
