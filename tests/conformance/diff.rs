@@ -6,7 +6,7 @@
 
 use crate::explicit::Explicit;
 use crate::refusal::{self, elements, is_used};
-use crate::render::{FIELDS_OF_SYSTEM, foreign_versions, unknown_os_fields};
+use crate::render::{FIELDS_OF_SYSTEM, foreign_versions, has_special_bits, unknown_os_fields};
 use crate::rules::{
     ABSOLUTE, ACTIONS, CLEAN_ENTRY, DAEMON_RELOAD, EMPTY_CONFIG, MEANING, OWNERS, ROOT_ENTRY, SPECIAL_BITS,
 };
@@ -73,7 +73,7 @@ pub(crate) fn diff(case: &Case) -> Judged {
         }
     }
     reconcilable(&old, &new, &input["overrides"], expect, &mut verdict)?;
-    let recorded = recorded_change(by_rule, &old, &new, expect, &mut verdict)?;
+    let recorded = recorded_change(&by_rule, &old, &new, expect, &mut verdict)?;
     change_set([&old_rest, &new_rest], Some(expect), &mut verdict)?;
     actions(&recorded, [&old_rest, &new_rest], input, Some(expect), &mut verdict)?;
     Ok(verdict)
@@ -132,7 +132,7 @@ fn irreconcilable(old: &Source, new: &Source, overrides: &Value) -> Option<&'sta
     let [before, after] = [old, new].map(|source| reader::in_memory(source.ignition(), ""));
     let differ = |pointer: &str| before.pointer(pointer) != after.pointer(pointer);
     let files = || elements(&after, "/storage/files");
-    if files().any(|file| file["mode"].as_i64().is_some_and(|mode| mode > 0o777)) {
+    if files().any(has_special_bits) {
         return Some("new-config-invalid");
     }
     if differ("/passwd/groups") {
@@ -186,7 +186,7 @@ fn as_reference(old: &Value, new: &Value) -> Change {
 
 /// The recorded change set, which must be what the reference's rules give, but for owners.
 fn recorded_change(
-    by_rule: Change,
+    by_rule: &Change,
     old: &Source,
     new: &Source,
     expect: &Value,
@@ -202,7 +202,7 @@ fn recorded_change(
         updated: names(&expect["units"]["updated"]),
         keys: expect["diff"]["passwd"] == true,
     };
-    if by_rule == recorded {
+    if *by_rule == recorded {
         return Ok(recorded);
     }
     let without_owners = |config: &Value| {

@@ -52,7 +52,7 @@ fn field(at: &str, key: &str) -> Option<&'static str> {
     // U+017F and U+212A fold to s and k.
     let plain = key.replace('\u{17f}', "s").replace('\u{212a}', "k").to_ascii_lowercase();
     let escaped = plain.replace('~', "~0").replace('/', "~1");
-    ignition::nearest_key(&format!("{at}/{escaped}")).filter(|name| name.to_ascii_lowercase() == plain)
+    ignition::nearest_key(&format!("{at}/{escaped}")).filter(|name| name.eq_ignore_ascii_case(&plain))
 }
 
 fn read_into(target: &mut Value, text: &Ordered, at: &str) {

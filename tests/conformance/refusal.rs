@@ -14,6 +14,9 @@ use mcx::render::{Outcome, render};
 use serde_json::{Map, Value};
 use sha2::Digest as _;
 
+/// Where the keys of `boot` go.
+const KEYS_FILE: &str = "/home/boot/.ssh/authorized_keys";
+
 /// Where files of `/` are moved to.
 const INSTEAD_OF_ROOT: &str = "/etc/moved-from-root";
 
@@ -82,143 +85,188 @@ fn explain(error: &Finding, sources: &[Source]) -> Option<(Why, Take)> {
     }
     let pointer = to_pointer(&error.path);
     let pointer = pointer.strip_prefix("/spec/config")?;
-    let config = source.ignition();
     let parts: Vec<&str> = pointer.split('/').skip(1).collect();
-    let there = config.pointer(pointer);
-    let used = there.is_some_and(is_used);
-    let item = item_at(config, &parts);
-    let refused = |part: &'static str, take: Take| Some((Why::Refused(part), take));
-    let rule = |rule: &'static str, take: Option<Take>| Some((Why::Rule(rule), take?));
-    match (error.rule, parts.as_slice()) {
-        ("unsupported", ["ignition", section @ ("config" | "proxy" | "security" | "timeouts")]) if used => {
-            refused(named("ignition.", section), Take::Field(pointer.to_owned()))
-        }
-        ("unsupported", ["kernelArguments"]) if used => refused("kernel arguments", Take::Field(pointer.to_owned())),
-        ("unsupported", ["passwd", "groups"]) if used => refused("groups", Take::Field(pointer.to_owned())),
-        ("unsupported", ["storage", section]) if used => {
-            let known = ["directories", "links", "disks", "raid", "filesystems", "luks"];
-            let part = known.into_iter().find(|known| known == section)?;
-            refused(part, Take::Field(pointer.to_owned()))
-        }
-        ("unsupported", ["storage", "files", _, "append"]) if used => refused("append", item?),
-        ("unsupported", ["storage", "files", _, "contents", "httpHeaders"]) if used => {
-            refused("sources that are fetched", item?)
-        }
-        ("user", ["passwd", "users", ..]) => {
-            let Take::User(name) = item? else { return None };
-            (name != "boot").then_some((Why::Refused("other users"), Take::User(name)))
-        }
-        ("user-field", ["passwd", "users", _, field]) if used => {
-            (*field != "name" && *field != "sshAuthorizedKeys").then_some(())?;
-            refused("other fields of a user", Take::FieldOf(source.name().to_owned(), pointer.to_owned()))
-        }
-        ("contents-source", ["storage", "files", _, "contents", "source"]) => {
-            there?.as_str().is_some_and(|source| !source.starts_with("data:")).then_some(())?;
-            refused("sources that are no data: URL", item?)
-        }
-        ("file-root", ["storage", "files", _, "path"]) => {
-            let path = there?.as_str()?;
-            (path.len() > 1 && path.matches('/').count() == 1).then_some(())?;
-            refused("files directly in /", Take::FilesOfRoot)
-        }
-        ("file-volatile", ["storage", "files", _, "path"]) => {
-            let below = |tree: &str| {
-                there?.as_str()?.strip_prefix(tree).filter(|rest| rest.is_empty() || rest.starts_with('/'))
-            };
-            ["/proc", "/sys", "/dev", "/run", "/var/run", "/tmp"].into_iter().find_map(below)?;
-            refused("paths that are gone at the next boot", item?)
-        }
-        ("file-state", ["storage", "files", _, "path"]) => {
-            let path = there?.as_str()?;
-            (path.starts_with("/var/lib/mcx") || path == "/run/machine-config-daemon-force").then_some(())?;
-            refused("mcx's own state", item?)
-        }
-        ("file-parent", ["storage", "files", ..] | ["systemd", "units", ..]) => {
-            let below = written_at(config, &parts);
-            let parents = |other: &String| {
-                below.iter().any(|path| path.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/')))
-            };
-            sources.iter().flat_map(|s| all_written(s.ignition())).find(parents)?;
-            refused("a path that is the parent of another", item?)
-        }
-        ("unknown-key", _) => {
-            let (_, said) = ignition::parse_value(config);
-            said.warnings.iter().find(|warning| warning.pointer == pointer)?;
-            there?;
-            refused("unknown keys", Take::FieldOf(source.name().to_owned(), pointer.to_owned()))
-        }
-        ("field-type", _) if there?.is_null() => rule(NULL_ITEM, item),
-        ("contents" | "contents-hash", ["storage", "files", ..]) => {
-            let Take::File(path) = item? else { return None };
-            is_broken(&path, sources).then_some(())?;
-            rule(DECODED, Some(Take::File(path)))
-        }
-        ("unit-masked", ["systemd", "units", ..]) => {
-            let Take::Unit(name) = item? else { return None };
-            (says(sources, &name, "enabled") && says(sources, &name, "mask")).then_some(())?;
-            rule(APPLICABLE, Some(Take::Unit(name)))
-        }
-        ("unit-template", ["systemd", "units", ..]) => {
-            let Take::Unit(name) = item? else { return None };
-            (name.contains("@.") && says(sources, &name, "enabled")).then_some(())?;
-            rule(APPLICABLE, Some(Take::Unit(name)))
-        }
-        ("unit-file" | "keys-file", ["storage", "files", ..]) => {
-            let Take::File(path) = item? else { return None };
-            let mut of_others = sources.iter().flat_map(|s| written_by_units(s.ignition()));
-            (error.rule == "keys-file" || of_others.any(|other| other == path)).then_some(())?;
-            rule(ONE_CONFIG, Some(Take::File(path)))
-        }
-        ("file-owner", ["storage", "files", _, "user" | "group"]) => {
-            let Take::File(path) = item? else { return None };
-            let has = |who: &str, key: &str| {
-                files(sources, &path).any(|f| f[who].get(key).is_some_and(|v| v.as_str() != Some("")))
-            };
-            ["user", "group"].into_iter().find(|who| has(who, "id") && has(who, "name"))?;
-            rule(ONE_CONFIG, Some(Take::File(path)))
-        }
-        // What the specification lets pass and a node does not.
-        ("file-owner", ["storage", "files", _, "user" | "group", "name"]) => {
-            let odd = |c: char| c.is_control() || c.is_whitespace() || c == ':' || c == '/';
-            there?.as_str()?.contains(odd).then_some(())?;
-            rule(APPLICABLE, item)
-        }
-        ("file-owner", ["storage", "files", _, "user" | "group", "id"]) => {
-            let id = there?.as_i64()?;
-            u32::try_from(id).map_or(true, |id| id == u32::MAX).then_some(())?;
-            rule(APPLICABLE, item)
-        }
-        ("file-path", ["storage", "files", _, "path"]) => {
-            let path = there?.as_str()?;
-            (path.contains(char::is_control) || path.len() > 4095 || path.split('/').any(|name| name.len() > 230))
-                .then_some(())?;
-            rule(APPLICABLE, item)
-        }
-        ("key-line", ["passwd", "users", ..]) => {
-            let key = there?.as_str()?;
-            (key.trim().is_empty() || key.contains(char::is_control)).then_some(())?;
-            rule(APPLICABLE, item)
-        }
-        ("unit-body", ["systemd", "units", ..]) if there?.as_str()?.contains('\0') => rule(APPLICABLE, item),
-        ("unit-syntax", ["systemd", "units", ..]) => {
-            let broken =
-                |line: &str| line.trim().starts_with('[') && !line.trim().ends_with(']') || line.len() >= 1 << 20;
-            there?.as_str()?.lines().any(broken).then_some(())?;
-            rule(APPLICABLE, item)
-        }
-        ("unit-name" | "dropin-name", ["systemd", "units", ..]) => {
-            let name = there?.as_str()?;
-            let usual = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
-            (!name.chars().all(usual) || name.starts_with(['.', '@']) || name.len() > 200).then_some(())?;
-            rule(APPLICABLE, item)
-        }
-        _ => None,
-    }
+    let there = source.ignition().pointer(pointer);
+    let at = At { rule: error.rule, source, sources, pointer, parts: &parts, there };
+    at.section().or_else(|| at.part_of_an_item()).or_else(|| at.odd_value()).or_else(|| at.together())
 }
 
-fn named(before: &str, section: &str) -> &'static str {
-    let known = ["ignition.config", "ignition.proxy", "ignition.security", "ignition.timeouts"];
-    known.into_iter().find(|known| known.strip_prefix(before) == Some(section)).unwrap_or("ignition")
+/// An error and its place in the case.
+struct At<'a> {
+    rule: &'static str,
+    source: &'a Source,
+    sources: &'a [Source],
+    /// Into the source's config.
+    pointer: &'a str,
+    parts: &'a [&'a str],
+    /// What stands there.
+    there: Option<&'a Value>,
+}
+
+type Explained = Option<(Why, Take)>;
+
+fn refused(part: &'static str, take: Take) -> (Why, Take) {
+    (Why::Refused(part), take)
+}
+
+fn by_rule(rule: &'static str, take: Take) -> (Why, Take) {
+    (Why::Rule(rule), take)
+}
+
+impl At<'_> {
+    fn text(&self) -> Option<&str> {
+        self.there?.as_str()
+    }
+
+    /// The file, unit or user that it is in.
+    fn item(&self) -> Option<Take> {
+        item_at(self.source.ignition(), self.parts)
+    }
+
+    /// A field of this source alone.
+    fn field(&self) -> Take {
+        Take::FieldOf(self.source.name().to_owned(), self.pointer.to_owned())
+    }
+
+    /// A section that is used and not applied.
+    fn section(&self) -> Explained {
+        (self.rule == "unsupported" && self.there.is_some_and(is_used)).then_some(())?;
+        let part = match self.parts {
+            ["storage", "files", _, "append"] => return Some(refused("append", self.item()?)),
+            ["storage", "files", _, "contents", "httpHeaders"] => {
+                return Some(refused("sources that are fetched", self.item()?));
+            }
+            ["ignition", section] => {
+                let known = ["ignition.config", "ignition.proxy", "ignition.security", "ignition.timeouts"];
+                known.into_iter().find(|known| known.strip_prefix("ignition.") == Some(section))?
+            }
+            ["kernelArguments"] => "kernel arguments",
+            ["passwd", "groups"] => "groups",
+            ["storage", section] => {
+                let known = ["directories", "links", "disks", "raid", "filesystems", "luks"];
+                known.into_iter().find(|known| known == section)?
+            }
+            _ => return None,
+        };
+        Some(refused(part, Take::Field(self.pointer.to_owned())))
+    }
+
+    /// A file, user or key that is not applied.
+    fn part_of_an_item(&self) -> Explained {
+        match (self.rule, self.parts) {
+            ("user", ["passwd", "users", ..]) => {
+                let Take::User(name) = self.item()? else { return None };
+                (name != "boot").then_some(())?;
+                Some(refused("other users", Take::User(name)))
+            }
+            ("user-field", ["passwd", "users", _, field]) if self.there.is_some_and(is_used) => {
+                (*field != "name" && *field != "sshAuthorizedKeys").then_some(())?;
+                Some(refused("other fields of a user", self.field()))
+            }
+            ("unknown-key", _) => {
+                let (_, said) = ignition::parse_value(self.source.ignition());
+                said.warnings.iter().find(|warning| warning.pointer == self.pointer)?;
+                self.there?;
+                Some(refused("unknown keys", self.field()))
+            }
+            ("contents-source", ["storage", "files", _, "contents", "source"]) => {
+                (!self.text()?.starts_with("data:")).then_some(())?;
+                Some(refused("sources that are no data: URL", self.item()?))
+            }
+            ("file-root", ["storage", "files", _, "path"]) => {
+                moved(self.text()?)?;
+                Some(refused("files directly in /", Take::FilesOfRoot))
+            }
+            ("file-volatile", ["storage", "files", _, "path"]) => {
+                let path = self.text()?;
+                let trees = ["/proc", "/sys", "/dev", "/run", "/var/run", "/tmp"];
+                let below = |tree: &&str| path.strip_prefix(*tree).is_some_and(|r| r.is_empty() || r.starts_with('/'));
+                trees.iter().find(|tree| below(tree))?;
+                Some(refused("paths that are gone at the next boot", self.item()?))
+            }
+            ("file-state", ["storage", "files", _, "path"]) => {
+                let path = self.text()?;
+                (path.starts_with("/var/lib/mcx") || path == "/run/machine-config-daemon-force").then_some(())?;
+                Some(refused("mcx's own state", self.item()?))
+            }
+            _ => None,
+        }
+    }
+
+    /// A value that the specification lets pass and a node does not.
+    fn odd_value(&self) -> Explained {
+        if self.rule == "field-type" {
+            self.there?.is_null().then_some(())?;
+            return Some(by_rule(NULL_ITEM, self.item()?));
+        }
+        let id = || u32::try_from(self.there?.as_i64()?).ok();
+        let odd = match (self.rule, self.parts) {
+            ("file-owner", ["storage", "files", _, "user" | "group", "name"]) => {
+                self.text()?.contains(|c: char| c.is_control() || c.is_whitespace() || c == ':' || c == '/')
+            }
+            ("file-owner", ["storage", "files", _, "user" | "group", "id"]) => id().is_none_or(|id| id == u32::MAX),
+            ("file-path", ["storage", "files", _, "path"]) => {
+                let path = self.text()?;
+                path.contains(char::is_control) || path.len() > 4095 || path.split('/').any(|name| name.len() > 230)
+            }
+            ("key-line", ["passwd", "users", ..]) => {
+                self.text()?.trim().is_empty() || self.text()?.contains(char::is_control)
+            }
+            ("unit-body", ["systemd", "units", ..]) => self.text()?.contains('\0'),
+            ("unit-syntax", ["systemd", "units", ..]) => self
+                .text()?
+                .lines()
+                .any(|line| line.trim().starts_with('[') && !line.trim().ends_with(']') || line.len() >= 1 << 20),
+            ("unit-name" | "dropin-name", ["systemd", "units", ..]) => {
+                let name = self.text()?;
+                let usual = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+                !name.chars().all(usual) || name.starts_with(['.', '@']) || name.len() > 200
+            }
+            _ => false,
+        };
+        odd.then_some(())?;
+        Some(by_rule(APPLICABLE, self.item()?))
+    }
+
+    /// What only shows when items, or the values of several sources for one item, are looked at together.
+    fn together(&self) -> Explained {
+        let item = self.item()?;
+        match (self.rule, &item) {
+            ("file-parent", _) => {
+                let below = written_at(self.source.ignition(), self.parts);
+                let is_above = |other: &String| {
+                    below.iter().any(|path| path.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/')))
+                };
+                self.sources.iter().flat_map(|s| all_written(s.ignition())).find(is_above)?;
+                Some(refused("a path that is the parent of another", item))
+            }
+            ("contents" | "contents-hash", Take::File(path)) => {
+                is_broken(path, self.sources).then_some(())?;
+                Some(by_rule(DECODED, item))
+            }
+            ("file-owner", Take::File(path)) => {
+                let has = |who: &str, key: &str| {
+                    files(self.sources, path).any(|f| f[who].get(key).is_some_and(|v| v.as_str() != Some("")))
+                };
+                ["user", "group"].into_iter().find(|who| has(who, "id") && has(who, "name"))?;
+                Some(by_rule(ONE_CONFIG, item))
+            }
+            ("unit-file", Take::File(path)) => {
+                self.sources.iter().flat_map(|s| written_by_units(s.ignition())).find(|other| other == path)?;
+                Some(by_rule(ONE_CONFIG, item))
+            }
+            ("keys-file", Take::File(path)) if path == KEYS_FILE => Some(by_rule(ONE_CONFIG, item)),
+            ("unit-masked", Take::Unit(name)) => {
+                (says(self.sources, name, "enabled") && says(self.sources, name, "mask")).then_some(())?;
+                Some(by_rule(APPLICABLE, item))
+            }
+            ("unit-template", Take::Unit(name)) => {
+                (name.contains("@.") && says(self.sources, name, "enabled")).then_some(())?;
+                Some(by_rule(APPLICABLE, item))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Whether anything is set in it.
@@ -301,7 +349,7 @@ fn written_by_unit(unit: &Value) -> Vec<String> {
 
 fn all_written(config: &Value) -> Vec<String> {
     let files = elements(config, "/storage/files").filter_map(|f| f["path"].as_str().map(str::to_owned));
-    let keys = elements(config, "/passwd/users").map(|_| "/home/boot/.ssh/authorized_keys".to_owned());
+    let keys = elements(config, "/passwd/users").map(|_| KEYS_FILE.to_owned());
     files.chain(written_by_units(config)).chain(keys).collect()
 }
 

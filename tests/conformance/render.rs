@@ -68,8 +68,7 @@ pub(crate) fn source(case: &Case) -> Judged {
         return verdict;
     }
     accepted_by_the_specification(&sources)?;
-    let special = |file: &Value| file["mode"].as_i64().is_some_and(|mode| mode > 0o777);
-    if case.answer().is_some() && elements(sources[0].ignition(), "/storage/files").any(special) {
+    if case.answer().is_some() && elements(sources[0].ignition(), "/storage/files").any(has_special_bits) {
         return Err("the reference accepts a mode with special bits".to_owned());
     }
     let mut verdict = Verdict::default();
@@ -218,13 +217,18 @@ pub(crate) fn unknown_os_fields(sources: &[Source]) -> Judged {
     if verdict.refused.is_empty() { Err("no field of the operating system is given".to_owned()) } else { Ok(verdict) }
 }
 
+/// Whether a file's mode has more than permission bits.
+pub(crate) fn has_special_bits(file: &Value) -> bool {
+    file["mode"].as_i64().is_some_and(|mode| mode > 0o777)
+}
+
 /// Files whose mode has more than permission bits are warned of, each.
 fn special_bits(sources: &[Source]) -> Judged {
     let mut verdict = Verdict::default();
     for source in sources {
         let found = survey(&[], &[&source.config]).sources;
         for (i, file) in elements(source.ignition(), "/storage/files").enumerate() {
-            if !file["mode"].as_i64().is_some_and(|mode| mode > 0o777) {
+            if !has_special_bits(file) {
                 continue;
             }
             let path = format!("spec.config.storage.files[{i}].mode");
@@ -265,8 +269,8 @@ fn accepted(sources: &[Source], answer: &Value, valid: Option<bool>) -> Judged {
     if merged != expected {
         return Err(format!("merged by the peer's rules: {merged} instead of {expected}"));
     }
-    let invalid = !ignition::parse_value(answer).1.errors.is_empty()
-        || elements(answer, "/storage/files").any(|file| file["mode"].as_i64().is_some_and(|mode| mode > 0o777));
+    let invalid =
+        !ignition::parse_value(answer).1.errors.is_empty() || elements(answer, "/storage/files").any(has_special_bits);
     if invalid && valid == Some(true) {
         return Err("the answer is valid, and the Ignition layer refuses it".to_owned());
     }

@@ -7,12 +7,10 @@ use serde_json::Value;
 
 pub(crate) fn documents(case: &Case) -> Judged {
     let text = case.fields["yaml"].as_str().unwrap();
-    let Some(answer) = case.answer() else {
-        return yaml::documents(text).map(|_| Verdict::default()).or(Ok(Verdict::default()));
-    };
+    let found = yaml::documents(text);
+    let Some(answer) = case.answer() else { return Ok(Verdict::default()) };
     let expected = answer.as_array().unwrap();
     let error = expected.last().and_then(|last| last.get("error"));
-    let found = yaml::documents(text);
     match (error, &found) {
         (Some(_), Err(error)) => {
             let lines = text.lines().count().max(1) + 1;
@@ -37,6 +35,6 @@ pub(crate) fn documents(case: &Case) -> Judged {
         (None, Err(error)) if text.contains(['\u{85}', '\u{2028}', '\u{2029}']) && error.message.contains("U+0085") => {
             Ok(Verdict::rule(LINE_BREAKS))
         }
-        _ => Err(format!("{found:?} instead of {}", answer)),
+        _ => Err(format!("{found:?} instead of {answer}")),
     }
 }
