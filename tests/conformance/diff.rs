@@ -6,7 +6,7 @@
 
 use crate::explicit::Explicit;
 use crate::refusal::{self, elements, is_used};
-use crate::render::{FIELDS_OF_SYSTEM, foreign_versions, has_special_bits, unknown_os_fields};
+use crate::render::{FIELDS_OF_SYSTEM, folded_keys, foreign_versions, has_special_bits, unknown_os_fields};
 use crate::rules::{
     ABSOLUTE, ACTIONS, CLEAN_ENTRY, DAEMON_RELOAD, EMPTY_CONFIG, MEANING, OWNERS, ROOT_ENTRY, SPECIAL_BITS,
 };
@@ -52,7 +52,8 @@ pub(crate) fn diff(case: &Case) -> Judged {
             found => Err(format!("{kind}: {found:?}")),
         };
     }
-    if let Some(verdict) = foreign_versions(&[old.clone(), new.clone()]) {
+    let both = [old.clone(), new.clone()];
+    if let Some(verdict) = folded_keys(&both).or_else(|| foreign_versions(&both)) {
         return verdict;
     }
     let mut verdict = Verdict::default();
@@ -65,7 +66,7 @@ pub(crate) fn diff(case: &Case) -> Judged {
     };
     if OF_SYSTEM.iter().any(|flag| expect["diff"][*flag] == true) {
         // Kernel arguments are refused as such, all else as unknown keys.
-        let fields = unknown_os_fields(&[old.clone(), new.clone()]);
+        let fields = unknown_os_fields(&both);
         match fields {
             Ok(fields) => verdict.add(fields),
             Err(_) if verdict.refused.contains("kernel arguments") => {}

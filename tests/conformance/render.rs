@@ -9,6 +9,7 @@ use crate::translate::{self, OS_FIELDS, Source};
 use crate::{Case, Judged, Verdict, reader};
 use mcx::render::finding::{Finding, Severity};
 use mcx::render::load::{self, Input};
+use mcx::render::path::to_pointer;
 use mcx::render::{Outcome, ignition, render as render_pool, survey};
 use serde_json::{Value, json};
 
@@ -64,7 +65,7 @@ pub(crate) fn source(case: &Case) -> Judged {
     if alone.sources.iter().any(|f| f.severity == Severity::Error) && rendered.rendered.is_some() {
         return Err(format!("refused alone and rendered: {:?}", of_source(&alone.sources)));
     }
-    if let Some(verdict) = foreign_versions(&sources) {
+    if let Some(verdict) = folded_keys(&sources).or_else(|| foreign_versions(&sources)) {
         return verdict;
     }
     accepted_by_the_specification(&sources)?;
@@ -120,6 +121,31 @@ pub(crate) fn foreign_versions(sources: &[Source]) -> Option<Judged> {
     let configs: Vec<_> = sources.iter().map(|s| s.config.clone()).collect();
     let refused = render_pool(&translate::pool(), &configs).rendered.is_none();
     Some(refused.then(|| Verdict::rule(ONLY_3_4_0)).ok_or_else(|| "another version is rendered".to_owned()))
+}
+
+/// When some source that the reference accepts has keys in other case: it must be valid as the reference reads it, and mcx
+/// must refuse each such key as unknown.
+pub(crate) fn folded_keys(sources: &[Source]) -> Option<Judged> {
+    let mut any = false;
+    for source in sources {
+        let text = crate::ordered::Ordered::parse(&source.ignition().to_string())?;
+        let folded = reader::folded_keys(&text);
+        if folded.is_empty() {
+            continue;
+        }
+        any = true;
+        let (_, theirs) = ignition::parse_value(&reader::as_reference(&text));
+        let found = survey(&[], &[&source.config]).sources;
+        let named = |key: &String| {
+            errors(&found).any(|f| f.rule == "unknown-key" && to_pointer(&f.path) == format!("/spec/config{key}"))
+        };
+        // Below an unknown key nothing is looked at.
+        let within = |key: &String| folded.iter().any(|other| key.starts_with(&format!("{other}/")));
+        if !theirs.errors.is_empty() || folded.iter().any(|key| !named(key) && !within(key)) {
+            return Some(Err(format!("{folded:?} of {}: {found:?}, {theirs:?}", source.name())));
+        }
+    }
+    any.then(|| Ok(Verdict::rule(CASE)))
 }
 
 /// What the reference accepts, our Ignition layer accepts.
@@ -246,6 +272,9 @@ fn special_bits(sources: &[Source]) -> Judged {
 fn accepted(sources: &[Source], answer: &Value, valid: Option<bool>) -> Judged {
     if let Some(source) = sources.iter().find(|s| !s.labelled) {
         return Err(format!("{} has no labels, and the reference renders it", source.name()));
+    }
+    if let Some(verdict) = folded_keys(sources) {
+        return verdict;
     }
     if let Some(verdict) = foreign_versions(sources) {
         let mut verdict = verdict?;
