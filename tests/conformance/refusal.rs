@@ -257,11 +257,11 @@ impl At<'_> {
             }
             ("keys-file", Take::File(path)) if path == KEYS_FILE => Some(by_rule(ONE_CONFIG, item)),
             ("unit-masked", Take::Unit(name)) => {
-                (says(self.sources, name, "enabled") && says(self.sources, name, "mask")).then_some(())?;
+                says(self.sources, name, &["enabled", "mask"]).then_some(())?;
                 Some(by_rule(APPLICABLE, item))
             }
             ("unit-template", Take::Unit(name)) => {
-                (name.contains("@.") && says(self.sources, name, "enabled")).then_some(())?;
+                (name.contains("@.") && says(self.sources, name, &["enabled"])).then_some(())?;
                 Some(by_rule(APPLICABLE, item))
             }
             _ => None,
@@ -302,28 +302,47 @@ pub(crate) fn elements<'a>(config: &'a Value, list: &str) -> impl Iterator<Item 
     config.pointer(list).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Whether some source sets this flag of a unit.
-fn says(sources: &[Source], name: &str, flag: &str) -> bool {
-    let units = sources.iter().flat_map(|s| elements(s.ignition(), "/systemd/units"));
-    units.filter(|unit| unit["name"] == name).any(|unit| unit[flag] == true)
+/// Whether a unit has all of these flags set: in one source, or in the end.
+fn says(sources: &[Source], name: &str, flags: &[&str]) -> bool {
+    let by_name = in_our_order(sources);
+    let units = || by_name.iter().flat_map(|s| elements(s.ignition(), "/systemd/units")).filter(|u| u["name"] == name);
+    let in_the_end = |flag: &&str| units().filter_map(|unit| unit[*flag].as_bool()).last() == Some(true);
+    units().any(|unit| flags.iter().all(|flag| unit[*flag] == true)) || flags.iter().all(in_the_end)
 }
 
-/// Whether a source, a compression and a hash that sources give for this file do not go together.
+/// By the bytes of their names.
+fn in_our_order(sources: &[Source]) -> Vec<Source> {
+    let mut sorted = sources.to_vec();
+    sorted.sort_by(|a, b| a.name().cmp(b.name()));
+    sorted
+}
+
+/// Whether contents of this file cannot be decoded or do not have their hash: as one source gives them, or as they are in
+/// the end.
 fn is_broken(path: &str, sources: &[Source]) -> bool {
-    let given =
-        |pointer: &str| -> Vec<&str> { files(sources, path).filter_map(|f| f.pointer(pointer)?.as_str()).collect() };
-    let compressions: Vec<Option<&str>> = given("/contents/compression")
-        .into_iter()
-        .map(Some)
-        .chain([None])
-        .map(|c| c.filter(|c| !c.is_empty()))
-        .collect();
-    given("/contents/source").into_iter().any(|source| {
-        compressions.iter().any(|compression| match contents::decode(Some(source), *compression, 1 << 26) {
+    let alone = files(sources, path).map(|file| file["contents"].clone()).filter(|given| given["source"].is_string());
+    alone.chain([whole_contents(path, sources)]).any(|contents| {
+        let text = |pointer: &str| contents.pointer(pointer).and_then(Value::as_str);
+        match contents::decode(text("/source"), text("/compression").filter(|c| !c.is_empty()), 1 << 26) {
             Err(_) => true,
-            Ok(bytes) => given("/contents/verification/hash").into_iter().any(|hash| !is_hash_of(hash, &bytes)),
-        })
+            Ok(bytes) => text("/verification/hash").is_some_and(|hash| !is_hash_of(hash, &bytes)),
+        }
     })
+}
+
+/// The contents of the last source, by name, that gives any, as a whole; what a later one gives without a source is laid
+/// over them.
+pub(crate) fn whole_contents(path: &str, sources: &[Source]) -> Value {
+    let by_name = in_our_order(sources);
+    let mut contents = Map::new();
+    for given in files(&by_name, path).filter_map(|file| file["contents"].as_object()) {
+        let given = given.iter().filter(|(_, value)| is_used(value));
+        if given.clone().any(|(field, _)| field == "source") {
+            contents.clear();
+        }
+        contents.extend(given.map(|(field, value)| (field.clone(), value.clone())));
+    }
+    Value::Object(contents)
 }
 
 fn is_hash_of(hash: &str, bytes: &[u8]) -> bool {

@@ -344,29 +344,15 @@ fn rest_is_expected(sources: &[Source], answer: &Value) -> Judged {
     if ours.units != theirs.units || ours.keys != theirs.keys || !ours.files.keys().eq(theirs.files.keys()) {
         return Err(format!("{} instead of {}", rendered.config, theirs.to_config()));
     }
-    sources.sort_by(|a, b| a.name().cmp(b.name()));
     for (path, file) in ours.files.iter().filter(|(path, file)| theirs.files[*path] != **file) {
         let mut theirs = theirs.files[path].clone();
-        theirs["contents"] = last_whole_contents(&sources, path);
+        let whole = json!({"path": path, "contents": refusal::whole_contents(path, &sources)});
+        let whole = Explicit::of(&json!({"storage": {"files": [whole]}}));
+        theirs["contents"] = whole.files[path]["contents"].clone();
         if theirs != *file {
             return Err(format!("{file} instead of {theirs}"));
         }
         verdict.add(Verdict::rule(WHOLE_CONTENTS));
     }
     Ok(verdict)
-}
-
-/// The contents of the last source that gives any, as a whole; a later `compression` alone is laid over them.
-fn last_whole_contents(sources: &[Source], path: &str) -> Value {
-    let mut contents = json!({});
-    let all = sources.iter().flat_map(|s| elements(s.ignition(), "/storage/files"));
-    for given in all.filter(|file| file["path"] == path).map(|file| &file["contents"]) {
-        if given["source"].is_string() {
-            contents = json!({"source": given["source"]});
-        }
-        if given["compression"].is_string() {
-            contents["compression"] = given["compression"].clone();
-        }
-    }
-    Explicit::of(&json!({"storage": {"files": [{"path": path, "contents": contents}]}})).files[path]["contents"].clone()
 }
