@@ -53,7 +53,7 @@ pub(crate) fn diff(case: &Case) -> Judged {
         };
     }
     let both = [old.clone(), new.clone()];
-    if let Some(verdict) = folded_keys(&both).or_else(|| foreign_versions(&both)) {
+    if let Some(verdict) = folded_keys(&both, expect.is_some()).or_else(|| foreign_versions(&both)) {
         return verdict;
     }
     let mut verdict = Verdict::default();

@@ -43,6 +43,9 @@ fn unanswered(sources: &[Source]) -> Judged {
     if accepted_by_the_specification(sources).is_err() {
         return refused(sources, "ignition-invalid");
     }
+    if let Some(verdict) = folded_keys(sources, false) {
+        return verdict;
+    }
     let merged = translate::peer_merge(&translate::in_peer_order(sources))?;
     accepted(sources, &merged, None)
 }
@@ -65,7 +68,7 @@ pub(crate) fn source(case: &Case) -> Judged {
     if alone.sources.iter().any(|f| f.severity == Severity::Error) && rendered.rendered.is_some() {
         return Err(format!("refused alone and rendered: {:?}", of_source(&alone.sources)));
     }
-    if let Some(verdict) = folded_keys(&sources).or_else(|| foreign_versions(&sources)) {
+    if let Some(verdict) = folded_keys(&sources, case.answer().is_some()).or_else(|| foreign_versions(&sources)) {
         return verdict;
     }
     accepted_by_the_specification(&sources)?;
@@ -123,9 +126,9 @@ pub(crate) fn foreign_versions(sources: &[Source]) -> Option<Judged> {
     Some(refused.then(|| Verdict::rule(ONLY_3_4_0)).ok_or_else(|| "another version is rendered".to_owned()))
 }
 
-/// When some source that the reference accepts has keys in other case: it must be valid as the reference reads it, and mcx
-/// must refuse each such key as unknown.
-pub(crate) fn folded_keys(sources: &[Source]) -> Option<Judged> {
+/// When some source has keys in other case: mcx must refuse each as unknown, or the section that it is in; and if the
+/// reference accepted the source, it must be valid as the reference reads it.
+pub(crate) fn folded_keys(sources: &[Source], is_accepted: bool) -> Option<Judged> {
     let mut any = false;
     for source in sources {
         let text = crate::ordered::Ordered::parse(&source.ignition().to_string())?;
@@ -137,11 +140,16 @@ pub(crate) fn folded_keys(sources: &[Source]) -> Option<Judged> {
         let (_, theirs) = ignition::parse_value(&reader::as_reference(&text));
         let found = survey(&[], &[&source.config]).sources;
         let named = |key: &String| {
-            errors(&found).any(|f| f.rule == "unknown-key" && to_pointer(&f.path) == format!("/spec/config{key}"))
+            let key = format!("/spec/config{key}");
+            errors(&found).any(|f| match f.rule {
+                "unknown-key" => to_pointer(&f.path) == key,
+                "unsupported" => key.starts_with(&format!("{}/", to_pointer(&f.path))),
+                _ => false,
+            })
         };
         // Below an unknown key nothing is looked at.
         let within = |key: &String| folded.iter().any(|other| key.starts_with(&format!("{other}/")));
-        if !theirs.errors.is_empty() || folded.iter().any(|key| !named(key) && !within(key)) {
+        if is_accepted && !theirs.errors.is_empty() || folded.iter().any(|key| !named(key) && !within(key)) {
             return Some(Err(format!("{folded:?} of {}: {found:?}, {theirs:?}", source.name())));
         }
     }
@@ -273,7 +281,7 @@ fn accepted(sources: &[Source], answer: &Value, valid: Option<bool>) -> Judged {
     if let Some(source) = sources.iter().find(|s| !s.labelled) {
         return Err(format!("{} has no labels, and the reference renders it", source.name()));
     }
-    if let Some(verdict) = folded_keys(sources) {
+    if let Some(verdict) = folded_keys(sources, true) {
         return verdict;
     }
     if let Some(verdict) = foreign_versions(sources) {
