@@ -71,3 +71,81 @@ impl Review {
         Self { errors, warnings: findings.len() - errors, findings }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::load::{Input, load};
+    use proptest::prelude::*;
+
+    const TEXT: &str = r#"
+apiVersion: machineconfiguration.alauda.io/v1alpha1
+kind: MachineConfig
+metadata:
+  name: 50-a
+  labels: {machineconfiguration.alauda.io/role: worker}
+spec:
+  config:
+    ignition: {version: 3.4.0}
+    storage:
+      files:
+        - {path: /etc/a, mode: 0o600, contents: {source: "data:;base64,aGVsbG8=", compression: ""}}
+    systemd:
+      units:
+        - name: a@.service
+          enabled: true
+          contents: "[Unit]\n[Install]\nDefaultInstance=x\n"
+          dropins: [{name: 10-x.conf, contents: "[Service]\nNice=1\n"}]
+    passwd: {users: [{name: boot, sshAuthorizedKeys: [ssh-ed25519 AAAA x]}]}
+---
+apiVersion: machineconfiguration.alauda.io/v1alpha1
+kind: MachineConfigPool
+metadata: {name: infra}
+spec:
+  maxUnavailable: 10%
+  machineConfigSelector:
+    matchExpressions: [{key: machineconfiguration.alauda.io/role, operator: In, values: [worker, infra]}]
+---
+apiVersion: machineconfiguration.alauda.io/v1alpha1
+kind: MachineConfiguration
+metadata: {name: cluster}
+spec:
+  nodeDisruptionPolicy:
+    files: [{path: /etc/a, actions: [{type: Restart, restart: {serviceName: a.service}}]}]
+"#;
+
+    /// One line for each finding, whatever the bytes are.
+    fn reviewed(bytes: Vec<u8>) {
+        let loaded = load(vec![Input { name: "x".to_owned(), bytes }]);
+        for finding in review(&loaded).findings {
+            assert!(!finding.to_string().contains('\n'), "{finding}");
+        }
+    }
+
+    #[test]
+    fn the_text_that_is_damaged_below_is_right() {
+        let loaded = load(vec![Input { name: "x".to_owned(), bytes: TEXT.as_bytes().to_vec() }]);
+        let review = review(&loaded);
+        assert_eq!((loaded.configs.len(), loaded.pools.len(), loaded.policies.len(), review.errors), (1, 1, 1, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_worse_than_a_finding(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            reviewed(bytes);
+        }
+
+        #[test]
+        fn no_damage_to_a_text_is_worse_than_a_finding(
+            damage in prop::collection::vec((0..TEXT.len(), 0..9_usize, prop::collection::vec(any::<u8>(), 0..4)), 1..6)
+        ) {
+            let mut bytes = TEXT.as_bytes().to_vec();
+            for (at, cut, new) in damage {
+                let at = at.min(bytes.len());
+                let end = (at + cut).min(bytes.len());
+                bytes.splice(at..end, new);
+            }
+            reviewed(bytes);
+        }
+    }
+}

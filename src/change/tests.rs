@@ -296,6 +296,18 @@ fn any_policy() -> impl Strategy<Value = EffectivePolicy> {
         })
 }
 
+/// Does to `node` what is said of each item, and nothing else; what is said must fit what is there.
+fn apply<T: Clone>(said: &BTreeMap<String, Difference>, node: &mut BTreeMap<String, T>, new: &BTreeMap<String, T>) {
+    for (name, difference) in said {
+        let there = match difference {
+            Difference::Removed => node.remove(name).is_some(),
+            Difference::Added => node.insert(name.clone(), new[name].clone()).is_none(),
+            Difference::Changed => node.insert(name.clone(), new[name].clone()).is_some(),
+        };
+        assert!(there, "{name} is said to be {difference}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_change_is_empty_and_costs_nothing(items in any_items(), policy in any_policy()) {
@@ -309,6 +321,21 @@ proptest! {
         let same = ChangeSet::between(&a, &b).is_empty();
         prop_assert_eq!(same, a == b);
         prop_assert_eq!(same, a.hash() == b.hash());
+    }
+
+    /// The change set names all that differs: changing just that gives the new config.
+    #[test]
+    fn applying_the_change_gives_the_new_config(a in any_items(), b in any_items()) {
+        let change = ChangeSet::between(&a, &b);
+        let mut node = a;
+        apply(&change.files, &mut node.files, &b.files);
+        apply(&change.units, &mut node.units, &b.units);
+        if let Some(difference) = change.keys {
+            prop_assert_eq!(difference == Difference::Added, node.keys.is_none());
+            prop_assert_eq!(difference == Difference::Removed, b.keys.is_none());
+            node.keys.clone_from(&b.keys);
+        }
+        prop_assert_eq!(node, b);
     }
 
     #[test]

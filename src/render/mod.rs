@@ -248,4 +248,6 @@ impl Rendered {
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;

@@ -1,43 +1,40 @@
 //! The YAML reader against what kubectl's reads.
 
-use crate::Outcome;
+use crate::rules::{LINE_BREAKS, SLASH_ESCAPE};
+use crate::{Case, Judged, Verdict};
 use mcx::yaml;
 use serde_json::Value;
 
-/// YAML 1.2 took it over from JSON; what it means is beyond doubt.
-const SLASH: &str = "the escape \\/ is read";
-/// YAML 1.1 ends a line there, YAML 1.2 does not: the text would mean different things to different readers.
-const LINE_BREAKS: &str = "raw U+0085, U+2028 and U+2029 are refused";
-
-pub(crate) fn documents(case: &Value) -> Outcome {
-    let text = case["yaml"].as_str().unwrap();
-    let expected = case["docs"].as_array().unwrap();
-    let error = expected.last().and_then(|last| last.get("error"));
+pub(crate) fn documents(case: &Case) -> Judged {
+    let text = case.fields["yaml"].as_str().unwrap();
     let found = yaml::documents(text);
+    let Some(answer) = case.answer() else { return Ok(Verdict::default()) };
+    let expected = answer.as_array().unwrap();
+    let error = expected.last().and_then(|last| last.get("error"));
     match (error, &found) {
         (Some(_), Err(error)) => {
             let lines = text.lines().count().max(1) + 1;
             if error.line == 0 || error.column == 0 || error.line > lines || error.message.contains('\n') {
-                return Outcome::Failed(format!("the error has no place: {error}"));
+                return Err(format!("the error has no place: {error}"));
             }
-            Outcome::Equal
+            Ok(Verdict::default())
         }
         (None, Ok(documents)) => {
             let found: Vec<&Value> = documents.iter().map(|document| &document.value).collect();
             let expected: Vec<&Value> = expected.iter().filter(|value| !value.is_null()).collect();
             let repeated = documents.iter().any(|document| !document.repeated().is_empty());
             if found != expected {
-                return Outcome::Failed(format!("{found:?} instead of {expected:?}"));
+                return Err(format!("{found:?} instead of {expected:?}"));
             }
-            if case.get("strictError").is_some() != repeated {
-                return Outcome::Failed(format!("repeated keys: {repeated}"));
+            if case.fields.get("strictError").is_some() != repeated {
+                return Err(format!("repeated keys: {repeated}"));
             }
-            Outcome::Equal
+            Ok(Verdict::default())
         }
-        (Some(_), Ok(documents)) if text.contains("\\/") && documents.len() == 1 => Outcome::Deliberate(SLASH),
+        (Some(_), Ok(documents)) if text.contains("\\/") && documents.len() == 1 => Ok(Verdict::rule(SLASH_ESCAPE)),
         (None, Err(error)) if text.contains(['\u{85}', '\u{2028}', '\u{2029}']) && error.message.contains("U+0085") => {
-            Outcome::Deliberate(LINE_BREAKS)
+            Ok(Verdict::rule(LINE_BREAKS))
         }
-        _ => Outcome::Failed(format!("{found:?} instead of {}", case["docs"])),
+        _ => Err(format!("{found:?} instead of {answer}")),
     }
 }

@@ -167,6 +167,16 @@ mod properties {
         }
 
         #[test]
+        fn merge_with_whole_contents_is_associative_too(a in any_config(), b in any_config(), c in any_config()) {
+            let over = |below: &Config, above: &Config| {
+                let mut layers = Layers::new(below.clone(), ContentsRule::Whole);
+                layers.lay(above.clone());
+                layers.finish()
+            };
+            prop_assert_eq!(over(&over(&a, &b), &c), over(&a, &over(&b, &c)));
+        }
+
+        #[test]
         fn merging_a_config_with_itself_or_nothing_changes_nothing(a in any_config()) {
             let nothing = config(&json!({"ignition": {"version": "3.4.0"}}));
             prop_assert_eq!(&merge(&a, &a), &a);

@@ -165,6 +165,8 @@ fn contents(merged: &Merged, decoder: &mut Decoder, found: &mut Vec<Finding>) {
             continue;
         }
         let size = match decoder.decode(now) {
+            // Refused with the source that gives it, whatever a later one lays over it.
+            Err(_) if now.source.is_some_and(|url| !url.starts_with("data:")) => 0,
             // Only a later source's `compression` can still break what its source had checked.
             Err(_) => {
                 let mut report = Report { object: &source.object, at: source.at, found };
