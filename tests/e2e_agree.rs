@@ -14,7 +14,6 @@ use any_state::{AnyState, BROUGHT, LOCAL, VENDOR, body};
 use harness::{CONFIGS, Node, Observer, POOLS, ROLLOUT, Rig, STEP, WORKERS, mcx_bin, rig, source};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::process::Command;
 
 /// The first state of the sample. These cost little time, and between them each kind of action but Reboot.
@@ -45,13 +44,14 @@ impl Written {
         for (name, body) in &state.sources {
             write(&format!("{name}.json"), &source(name, "worker", body));
         }
-        let output = mcx(&["render", "--pool", "worker", "-o", "name", "-f"], &[folder.path()]);
-        let name = output.map(|name| name.trim().to_owned()).ok()?;
-        Some(Self { number, state, folder, name })
+        let mut written = Self { number, state, folder, name: String::new() };
+        let name = mcx(&["render", "--pool", "worker", "-o", "name", "-f", written.path()]).ok()?;
+        name.trim().clone_into(&mut written.name);
+        Some(written)
     }
 
-    fn path(&self) -> &Path {
-        self.folder.path()
+    fn path(&self) -> &str {
+        self.folder.path().to_str().expect("UTF-8")
     }
 }
 
@@ -63,8 +63,8 @@ fn policy(spec: &Value) -> Value {
 }
 
 /// What mcx prints; the error is what it says.
-fn mcx(args: &[&str], paths: &[&Path]) -> Result<String, String> {
-    let output = Command::new(mcx_bin()).args(args).args(paths).output().unwrap();
+fn mcx(args: &[&str]) -> Result<String, String> {
+    let output = Command::new(mcx_bin()).args(args).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
@@ -179,19 +179,17 @@ fn apply(rig: &Rig, last: Option<&Written>, next: &Written) {
 
 /// One round; what was planned.
 fn round(rig: &Rig, last: Option<&Written>, next: &Written) -> Vec<String> {
-    let nothing = tempfile::tempdir().unwrap();
-    let offline = match last {
-        Some(last) => mcx(&["plan", "-o", "json", "--from"], &[last.path(), Path::new("--to"), next.path()]),
-        None => mcx(&["plan", "-o", "json", "--to"], &[next.path()]),
-    };
-    drop(nothing);
+    let mut between = vec!["plan", "-o", "json", "--to", next.path()];
+    between.extend(last.into_iter().flat_map(|last| ["--from", last.path()]));
+    let offline = mcx(&between);
     let planned = update(&offline.unwrap());
     assert_eq!(planned["to"], next.name.as_str());
     assert_eq!(planned["from"], rig.target("worker").as_str());
     // On the cluster -f adds and changes, as kubectl apply does, and takes nothing away.
     if last.is_none_or(|last| last.state.sources.keys().all(|name| next.state.sources.contains_key(name))) {
         let kubeconfig = rig.path("admin.kubeconfig");
-        let online = mcx(&["plan", "-o", "json", "-f"], &[next.path(), Path::new("--kubeconfig"), &kubeconfig]);
+        let kubeconfig = kubeconfig.to_str().expect("UTF-8");
+        let online = mcx(&["plan", "-o", "json", "-f", next.path(), "--kubeconfig", kubeconfig]);
         let online = update(&online.unwrap());
         assert_eq!(online["actions"], planned["actions"], "on the cluster and between folders");
         assert_eq!((&online["from"], &online["to"]), (&planned["from"], &planned["to"]));
@@ -227,14 +225,23 @@ fn set_up(rig: &Rig) {
     }
 }
 
-fn tear_down(rig: &Rig) {
-    let units = LOCAL.join(" ");
+/// Takes everything away again, at no cost.
+fn tear_down(rig: &Rig, last: &Written, original: &str) {
+    let none = json!([{"type": "None"}]);
+    rig.set_policy(&json!({
+        "defaultNodeDisruptionPolicySpecAction": {"files": none, "units": none},
+        "nodeDisruptionPolicy": {"files": null, "units": null, "sshkey": {"actions": none}},
+    }));
+    for name in last.state.sources.keys() {
+        rig.delete_source(name);
+    }
+    rig.all_done(ROLLOUT, "worker", &WORKERS, original);
     for name in WORKERS {
-        let line = format!(
-            "systemctl disable -q --now {units}; cd /etc/systemd/system && rm -f {units}; systemctl stop {}; systemctl daemon-reload",
-            BROUGHT.join(" ")
-        );
-        rig.node(name).sh(&format!("{line}; :"));
+        let (local, brought) = (LOCAL.join(" "), BROUGHT.join(" "));
+        rig.node(name).sh(&format!(
+            "systemctl disable -q --now {local}; cd /etc/systemd/system && rm -f {local}; systemctl stop {brought}; \
+             systemctl daemon-reload"
+        ));
     }
 }
 
@@ -243,6 +250,7 @@ fn tear_down(rig: &Rig) {
 fn the_offline_tools_say_what_the_controller_renders_and_the_nodes_do() {
     let rig = rig();
     set_up(&rig);
+    let original = rig.target("worker");
     rig.patch(&format!("{POOLS}/worker"), &json!({"spec": {"maxUnavailable": "100%"}}));
     let soak = std::env::var_os("MCX_SOAK").is_some();
     let first = std::env::var("MCX_SEED").map_or(FIRST, |seed| seed.parse().expect("MCX_SEED is a number"));
@@ -265,8 +273,9 @@ fn the_offline_tools_say_what_the_controller_renders_and_the_nodes_do() {
         run += 1;
     }
     eprintln!("{run} rounds on {} nodes, states {first} to {}: rounds by action {counts:?}", WORKERS.len(), number - 1);
-    tear_down(&rig);
-    let kinds: &[&str] = if soak { &["nothing", "DaemonReload", "Reload", "Restart", "Drain", "Reboot"] } else { &["Restart"] };
+    tear_down(&rig, &last.unwrap(), &original);
+    let kinds: &[&str] =
+        if soak { &["nothing", "DaemonReload", "Reload", "Restart", "Drain", "Reboot"] } else { &["Restart"] };
     let missing: Vec<_> = kinds.iter().filter(|kind| !counts.contains_key(**kind)).collect();
     assert!(missing.is_empty(), "no round had {missing:?}");
 }

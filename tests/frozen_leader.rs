@@ -171,7 +171,10 @@ fn frozen(moment: Moment, meanwhile: Meanwhile, lead: Lead) {
         some => Err(some.join(", ")),
     });
     observer.finish();
-    let made: Vec<_> = gate.writes().split_off(before).into_iter().filter(|w| w.status.is_success()).collect();
+    // An Event is a word to people about what was, and nobody decides by it.
+    let harmless = |path: &str| path.starts_with("/apis/events.k8s.io/");
+    let made = gate.writes().split_off(before).into_iter().filter(|w| w.status.is_success());
+    let made: Vec<_> = made.filter(|w| !harmless(&w.asked.path)).collect();
     assert!(made.is_empty(), "it woke and wrote {made:#?}");
 }
 

@@ -66,7 +66,12 @@ fn actions() -> impl Strategy<Value = Value> {
     ];
     let several = prop::collection::vec(action, 1..4).prop_map(|mut list| {
         let mut seen = Vec::new();
-        list.retain(|action| !seen.contains(action) && { seen.push(action.clone()); true });
+        list.retain(|action| {
+            !seen.contains(action) && {
+                seen.push(action.clone());
+                true
+            }
+        });
         Value::from(list)
     });
     prop_oneof![
@@ -102,8 +107,8 @@ fn policy() -> impl Strategy<Value = Value> {
 
 fn source() -> impl Strategy<Value = Value> {
     let keys = prop::collection::btree_set(1..5_u8, 0..3);
-    (prop::collection::vec(file(), 0..4), prop::collection::vec(unit(), 0..3), prop::option::weighted(0.3, keys)).prop_map(
-        |(files, units, keys)| {
+    (prop::collection::vec(file(), 0..4), prop::collection::vec(unit(), 0..3), prop::option::weighted(0.3, keys))
+        .prop_map(|(files, units, keys)| {
             let mut body = Map::new();
             if !files.is_empty() {
                 body.insert("storage".to_owned(), json!({"files": once_each("path", files)}));
@@ -116,8 +121,7 @@ fn source() -> impl Strategy<Value = Value> {
                 body.insert("passwd".to_owned(), json!({"users": [{"name": "boot", "sshAuthorizedKeys": keys}]}));
             }
             Value::Object(body)
-        },
-    )
+        })
 }
 
 /// The same item twice in one source is refused.
