@@ -1,6 +1,6 @@
 //! Nodes made by hand, on a control plane without any: the test is their daemon, and a thread their kubelet.
 
-use super::{NODES, Rig};
+use super::{NODES, Rig, STEP};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
@@ -37,6 +37,13 @@ impl<'a> HandMade<'a> {
             rig.create(NODES, &node).unwrap_or_else(|error| panic!("Node {name}: {error}"));
             made.ready(name, true);
         }
+        // Until then the control plane has something of its own to write to the Nodes.
+        rig.eventually(STEP, "the Nodes are no longer tainted as not ready", || {
+            let taints =
+                |name: &&str| rig.get(&format!("{NODES}/{name}")).map(|node| node["spec"]["taints"].to_string());
+            let tainted = names.iter().filter_map(taints).find(|taints| taints.contains("node.kubernetes.io/"));
+            tainted.map_or(Ok(()), Err)
+        });
         let (client, names) = (rig.client.clone(), names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
         let handle = rig.runtime.handle().clone();
         made.thread = Some(std::thread::spawn(move || {

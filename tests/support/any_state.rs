@@ -47,8 +47,8 @@ impl AnyState {
 }
 
 fn state() -> impl Strategy<Value = AnyState> {
-    let names = prop::sample::subsequence(vec!["10-base", "50-a", "50-b", "90-c", "100-d"], 1..=4);
-    (policy(), names, prop::collection::vec(source(), 4)).prop_map(|(policy, names, bodies)| AnyState {
+    let names = prop::sample::subsequence(vec!["10-base", "50-a", "50-b", "90-c", "100-d"], 1..=3);
+    (policy(), names, prop::collection::vec(source(), 3)).prop_map(|(policy, names, bodies)| AnyState {
         policy,
         sources: names.into_iter().map(str::to_owned).zip(bodies).collect(),
     })
@@ -58,10 +58,10 @@ fn state() -> impl Strategy<Value = AnyState> {
 fn actions() -> impl Strategy<Value = Value> {
     let service = prop::sample::select([&LOCAL[..], &BROUGHT[..]].concat());
     let action = prop_oneof![
-        3 => Just(json!({"type": "DaemonReload"})),
-        6 => service.clone().prop_map(|name| json!({"type": "Reload", "reload": {"serviceName": name}})),
-        6 => service.prop_map(|name| json!({"type": "Restart", "restart": {"serviceName": name}})),
-        2 => Just(json!({"type": "Restart", "restart": {"serviceName": VENDOR}})),
+        12 => Just(json!({"type": "DaemonReload"})),
+        24 => service.clone().prop_map(|name| json!({"type": "Reload", "reload": {"serviceName": name}})),
+        24 => service.prop_map(|name| json!({"type": "Restart", "restart": {"serviceName": name}})),
+        8 => Just(json!({"type": "Restart", "restart": {"serviceName": VENDOR}})),
         1 => Just(json!({"type": "Drain"})),
     ];
     let several = prop::collection::vec(action, 1..4).prop_map(|mut list| {
@@ -75,9 +75,9 @@ fn actions() -> impl Strategy<Value = Value> {
         Value::from(list)
     });
     prop_oneof![
-        40 => Just(json!([{"type": "None"}])),
-        58 => several,
-        2 => Just(json!([{"type": "Reboot"}])),
+        110 => Just(json!([{"type": "None"}])),
+        88 => several,
+        1 => Just(json!([{"type": "Reboot"}])),
     ]
 }
 
@@ -88,7 +88,7 @@ fn policy() -> impl Strategy<Value = Value> {
     let files = (prop::sample::subsequence(paths, 0..=4).prop_shuffle(), lists(4));
     let units = (prop::sample::subsequence(units, 0..=4).prop_shuffle(), lists(4));
     // Without a default units cost a reboot.
-    let default = prop::option::weighted(0.97, (actions(), actions()));
+    let default = prop::option::weighted(0.99, (actions(), actions()));
     (files, units, prop::option::of(actions()), default).prop_map(|((paths, files), (names, units), keys, default)| {
         let entries = |key: &str, names: Vec<&str>, lists: Vec<Value>| -> Vec<Value> {
             names.iter().zip(lists).map(|(name, actions)| json!({key: name, "actions": actions})).collect()
@@ -107,21 +107,23 @@ fn policy() -> impl Strategy<Value = Value> {
 
 fn source() -> impl Strategy<Value = Value> {
     let keys = prop::collection::btree_set(1..5_u8, 0..3);
-    (prop::collection::vec(file(), 0..4), prop::collection::vec(unit(), 0..3), prop::option::weighted(0.3, keys))
-        .prop_map(|(files, units, keys)| {
-            let mut body = Map::new();
-            if !files.is_empty() {
-                body.insert("storage".to_owned(), json!({"files": once_each("path", files)}));
-            }
-            if !units.is_empty() {
-                body.insert("systemd".to_owned(), json!({"units": once_each("name", units)}));
-            }
-            if let Some(keys) = keys {
-                let keys: Vec<String> = keys.into_iter().map(key).collect();
-                body.insert("passwd".to_owned(), json!({"users": [{"name": "boot", "sshAuthorizedKeys": keys}]}));
-            }
-            Value::Object(body)
-        })
+    // Any unit costs a daemon-reload at least: half of the sources have none.
+    let units = prop_oneof![3 => Just(0_usize), 2 => Just(1), 1 => Just(2)];
+    let units = units.prop_flat_map(|count| prop::collection::vec(unit(), count));
+    (prop::collection::vec(file(), 0..4), units, prop::option::weighted(0.3, keys)).prop_map(|(files, units, keys)| {
+        let mut body = Map::new();
+        if !files.is_empty() {
+            body.insert("storage".to_owned(), json!({"files": once_each("path", files)}));
+        }
+        if !units.is_empty() {
+            body.insert("systemd".to_owned(), json!({"units": once_each("name", units)}));
+        }
+        if let Some(keys) = keys {
+            let keys: Vec<String> = keys.into_iter().map(key).collect();
+            body.insert("passwd".to_owned(), json!({"users": [{"name": "boot", "sshAuthorizedKeys": keys}]}));
+        }
+        Value::Object(body)
+    })
 }
 
 /// The same item twice in one source is refused.
