@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::{Method, Request, StatusCode, header};
 use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -110,8 +111,9 @@ impl Gate {
     pub(crate) fn open(kubeconfig: &Path) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (way, address) = runtime.block_on(async {
-            let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
-            let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+            let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+            let mut config =
+                kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
             config.default_retry = false;
             let way = Way { client: Client::try_from(config).unwrap(), set: Arc::default(), writes: Arc::default() };
             let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
