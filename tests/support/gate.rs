@@ -135,10 +135,12 @@ impl Gate {
     /// Sets a trap: when `sender` has made these requests in this order, whatever else it asks in between, it is
     /// stopped with SIGSTOP at the last of them, which is held.
     pub(crate) fn trap(&self, sender: Pid, steps: &[Step], hold: Hold) -> Trap {
-        let ((caught, is_caught), (release, released), (answered, answer)) = (channel(), oneshot::channel(), channel());
-        let held = Held { hold, caught, release: released, answered };
-        *locked(&self.way.set) = Some(Set { sender, steps: steps.to_vec(), passed: 0, held });
-        Trap { caught: is_caught, release: Some(release), answered: answer }
+        let (caught, is_caught) = channel();
+        let (go, release) = oneshot::channel();
+        let (answered, status) = channel();
+        let set = Set { sender, steps: steps.to_vec(), passed: 0, held: Held { hold, caught, release, answered } };
+        *locked(&self.way.set) = Some(set);
+        Trap { caught: is_caught, release: Some(go), answered: status }
     }
 
     /// All writes so far that the API server has answered.
