@@ -31,8 +31,8 @@ test: ## all tests: plain ones, then those on a real cluster (root and Go; witho
 test-e2e: ## only the tests on a real cluster; TEST="e2e_chrony e2e_drift", FILTER=word and KEEP=1 choose
 	tests/rig/e2e.sh $(TEST)
 
-soak: ## the whole matrix of failures at every stage of a rollout, of which `make test` runs a sample
-	MCX_SOAK=1 tests/rig/e2e.sh e2e_failover
+soak: ## all of what `make test` runs a sample: failures at every stage of a rollout, random states (MCX_SEED=N: from another one on)
+	MCX_SOAK=1 SHOW=1 tests/rig/e2e.sh e2e_failover e2e_agree
 
 bench: ## the numbers that mcx promises: offline, and measured on a real cluster
 	@offline=0; cargo bench --locked --bench offline || offline=$$?; tests/rig/bench.sh && exit $$offline

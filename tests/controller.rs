@@ -4,8 +4,11 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
 mod cluster;
+#[path = "support/controller_process.rs"]
+mod controller_process;
 
 use cluster::{admin, install, kubeconfig, kubectl};
+use controller_process::ControllerProcess;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -14,73 +17,23 @@ use mcx::api::protocol::Slots;
 use mcx::api::{
     CLUSTER, LEASE, MachineConfig, MachineConfigPool, MachineConfiguration, NAMESPACE, annotation, condition, label,
 };
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::Path;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, MutexGuard};
 
 /// The shipped objects are one per cluster: tests take turns.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-/// A controller process; killed when dropped.
-struct Controller {
-    process: Child,
-    listen: SocketAddr,
+/// With the flags of an installation.
+fn start(pod: &str) -> ControllerProcess {
+    ControllerProcess::start(pod, Path::new(&kubeconfig()), &[])
 }
 
-impl Controller {
-    fn start(pod: &str) -> Self {
-        let listen = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port");
-        let process = Command::new(env!("CARGO_BIN_EXE_mcx"))
-            .args(["controller", "--kubeconfig", &kubeconfig(), "--namespace", NAMESPACE, "--pod", pod])
-            .args(["--listen", &listen.to_string()])
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("mcx starts");
-        Self { process, listen }
-    }
-
-    /// Status line and body of a page.
-    fn page(&self, path: &str) -> Option<String> {
-        let mut stream = TcpStream::connect(self.listen).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).ok()?;
-        Some(text)
-    }
-
-    fn is_ready(&self) -> bool {
-        self.page("/readyz").is_some_and(|p| p.starts_with("HTTP/1.1 200"))
-    }
-
-    fn leads(&self) -> bool {
-        self.page("/metrics").is_some_and(|p| p.lines().any(|l| l == "mcx_leading 1"))
-    }
-
-    /// All counters of writes, as they are shown.
-    fn writes(&self) -> Vec<String> {
-        let page = self.page("/metrics").unwrap_or_default();
-        page.lines().filter(|l| l.starts_with("mcx_api_writes_total")).map(str::to_owned).collect()
-    }
-
-    fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.process.id().to_string()]).status();
-        assert!(sent.is_ok_and(|s| s.success()), "cannot send {signal}");
-    }
-
-    async fn ended(&mut self) -> ExitStatus {
-        eventually("the controller ends", 10, async || self.process.try_wait().ok().flatten()).await
-    }
-}
-
-impl Drop for Controller {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+async fn ended(controller: &mut ControllerProcess) -> ExitStatus {
+    eventually("the controller ends", 10, async || controller.process.try_wait().ok().flatten()).await
 }
 
 /// Asks until there is an answer.
@@ -122,8 +75,8 @@ impl Case {
     }
 
     /// A leading controller whose pools have targets.
-    async fn lead(&self, pod: &str) -> Controller {
-        let controller = Controller::start(pod);
+    async fn lead(&self, pod: &str) -> ControllerProcess {
+        let controller = start(pod);
         eventually("it is ready", 30, async || controller.is_ready().then_some(())).await;
         eventually("it leads", 30, async || controller.leads().then_some(())).await;
         for pool in [label::MASTER, label::WORKER] {
@@ -294,17 +247,17 @@ async fn r_167_a_quiet_cluster_is_left_alone() {
 async fn r_178_the_next_leader_follows_at_once_after_sigterm_and_within_15_s_after_a_kill() {
     let case = Case::new().await;
     let mut first = case.lead("c1").await;
-    let second = Controller::start("c2");
+    let second = start("c2");
     eventually("the second is ready", 30, async || second.is_ready().then_some(())).await;
     assert!(first.leads() && !second.leads());
-    first.signal("-TERM");
+    first.signal(Signal::SIGTERM);
     let asked = Instant::now();
-    assert_eq!(first.ended().await.code(), Some(0));
+    assert_eq!(ended(&mut first).await.code(), Some(0));
     assert!(asked.elapsed() < Duration::from_secs(5), "it took {:?} to end", asked.elapsed());
     eventually("the second leads", 4, async || second.leads().then_some(())).await;
-    let third = Controller::start("c3");
+    let third = start("c3");
     eventually("the third is ready", 30, async || third.is_ready().then_some(())).await;
-    second.signal("-KILL");
+    second.signal(Signal::SIGKILL);
     eventually("the third leads", 15, async || third.leads().then_some(())).await;
 }
 
@@ -313,17 +266,17 @@ async fn r_178_the_next_leader_follows_at_once_after_sigterm_and_within_15_s_aft
 async fn r_177_a_frozen_leader_that_wakes_after_another_has_taken_over_writes_nothing() {
     let case = Case::new().await;
     let first = case.lead("c1").await;
-    let second = Controller::start("c2");
+    let second = start("c2");
     eventually("the second is ready", 30, async || second.is_ready().then_some(())).await;
     let frozen = case.epoch().await;
-    first.signal("-STOP");
+    first.signal(Signal::SIGSTOP);
     // Work that waits for it when it wakes.
     case.source("50-test", file("frozen")).await;
     eventually("the second leads", 20, async || second.leads().then_some(())).await;
     eventually("the second has taken over", 10, async || (case.epoch().await != frozen).then_some(())).await;
     let epoch = case.epoch().await;
     assert!(first.page("/healthz").is_none(), "it is not frozen");
-    first.signal("-CONT");
+    first.signal(Signal::SIGCONT);
     eventually("the first notices", 10, async || (first.page("/healthz").is_some() && !first.leads()).then_some(()))
         .await;
     tokio::time::sleep(Duration::from_secs(3)).await;

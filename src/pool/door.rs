@@ -6,7 +6,7 @@
 use super::metrics::Metrics;
 use crate::api::protocol::{CordonMark, Slots, UNSCHEDULABLE_TAINT};
 use crate::api::{ConfigName, NodeName, PoolName};
-use crate::api::{MachineConfig, MachineConfigPool, MachineConfiguration, annotation};
+use crate::api::{MachineConfig, MachineConfigPool, MachineConfigPoolStatus, MachineConfiguration, annotation};
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{self, Timestamp};
@@ -247,6 +247,24 @@ impl Door {
         let request = api.patch(&name, &params, &patch);
         self.wrote("MachineConfigPool");
         guarded(self.bounded(|| format!("write spec.configuration of MachineConfigPool {name}"), request).await)
+    }
+
+    /// Writes the status of `pool` under the resourceVersion it was read with. None as in [`Door::change_node`].
+    pub async fn change_pool_status(
+        &self,
+        pool: &MachineConfigPool,
+        status: &MachineConfigPoolStatus,
+    ) -> Result<Option<MachineConfigPool>, Error> {
+        let name = pool.name().to_owned();
+        let patch = json!({
+            "metadata": {"resourceVersion": pool.meta().resource_version, "uid": pool.meta().uid},
+            "status": status
+        });
+        let api = self.pools();
+        let (params, patch) = (patch_params(), Patch::Merge(&patch));
+        let request = api.patch_status(&name, &params, &patch);
+        self.wrote("MachineConfigPool");
+        guarded(self.bounded(|| format!("write the status of MachineConfigPool {name}"), request).await)
     }
 
     /// Creates an object of ours. None when one of that name is there.

@@ -13,12 +13,14 @@
     reason = "in a test, a broken surrounding is a failed test"
 )]
 
+mod hand_made;
 mod node;
 mod observer;
 mod reset;
 mod view;
 mod workload;
 
+pub use hand_made::HandMade;
 pub use node::{Login, Node, key_pair};
 pub use observer::{Judge, Observer, Seen};
 pub use view::{NodeView, text};
@@ -71,6 +73,12 @@ pub fn rig() -> MutexGuard<'static, Rig> {
     let rig = shared.lock().unwrap_or_else(PoisonError::into_inner);
     rig.reset();
     rig
+}
+
+/// A control plane with nothing in it: what is installed and registered there is the test's business.
+pub fn control_plane() -> Rig {
+    let state = std::env::var_os("MCX_RIG").expect("MCX_RIG names no cluster: run `make test` or tests/rig/e2e.sh");
+    Rig::attach(state.into(), false)
 }
 
 /// Folder of the rig's scripts.

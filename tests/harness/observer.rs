@@ -10,9 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// For so long a node that fails by itself may be unknown to a controller that decides at this moment.
-const SKEW: Duration = Duration::from_secs(1);
-
 /// One change of a Node.
 #[derive(Clone, Debug)]
 pub struct Seen {
@@ -53,7 +50,7 @@ impl Judge {
         let handed = before.is_some_and(|b| !b.view.unavailable() && b.view.desired != view.desired && view.behind());
         let cordoned =
             before.is_some_and(|b| !b.view.unschedulable) && view.unschedulable && view.cordoned_by.is_some();
-        let known = |t: &Tracked| t.taken || t.since.is_some_and(|since| at.saturating_sub(since) >= SKEW);
+        let known = |t: &Tracked| t.taken || t.since.is_some_and(|since| at.saturating_sub(since) >= Observer::SKEW);
         let others = |is: &dyn Fn(&NodeView) -> bool| -> Vec<String> {
             let others = self.nodes.values().filter(|t| t.view.name != view.name && is(&t.view) && known(t));
             others.map(|t| t.view.line()).collect()
@@ -97,6 +94,9 @@ pub struct Observer {
 }
 
 impl Observer {
+    /// For so long a node that fails by itself may be unknown to a controller that decides at this moment.
+    pub const SKEW: Duration = Duration::from_secs(1);
+
     /// Watches `nodes`, of which at most `limit` may be unavailable when mcx takes one. Returns once it sees them.
     pub fn start(rig: &Rig, nodes: &[&str], limit: usize) -> Self {
         let log = Arc::new(Mutex::new(Log::default()));

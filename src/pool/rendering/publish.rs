@@ -7,7 +7,7 @@ use crate::api::machine_config_pool::{ConfigurationReference, SourceReference};
 use crate::api::{API_VERSION, ConfigName, MachineConfig, MachineConfigPool, annotation, event, label};
 use crate::pool::cache::one_line;
 use crate::pool::caches::Objects;
-use crate::pool::door::Error;
+use crate::pool::door::{self, Error};
 use crate::pool::view::NodeView;
 use crate::pool::world::{Leader, Subject, World};
 use crate::render::Rendered;
@@ -70,6 +70,10 @@ impl Renderer {
         let Some(stored) = objects.pools.get(pool.name()) else { return Ok(()) };
         if same_configuration(stored, &target) {
             rendering.target = Some(target);
+            return Ok(());
+        }
+        // A leader that was frozen may know another's take-over already and not yet the sources of its target.
+        if door::slots(stored).is_some_and(|slots| slots.epoch != leader.epoch) {
             return Ok(());
         }
         if leader.door.change_pool_spec(stored, json!({"configuration": as_patch(&target)})).await?.is_some() {

@@ -25,8 +25,6 @@ use crate::api::{MachineConfigPool, MachineConfigPoolStatus, NodeName, PoolName,
 use decide::{Case, Fresh, Kind, Plan};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
-use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +78,7 @@ impl Pool<'_> {
         for node in std::mem::take(&mut plan.give) {
             self.hand_out(node).await?;
         }
-        self.report(&pool, &slots).await
+        self.report(cached, &pool, &slots).await
     }
 
     fn plan(&self, pool: &MachineConfigPool, slots: &Slots) -> Plan {
@@ -192,8 +190,14 @@ impl Pool<'_> {
         }
     }
 
-    /// Writes the pool's status when it differs: at most once a second, but at once when `Updated` is withdrawn.
-    async fn report(&mut self, pool: &Arc<MachineConfigPool>, slots: &Slots) -> Result<Option<Duration>, Error> {
+    /// Writes the pool's status when it differs: at most once a second, but at once when `Updated` is withdrawn. Where the
+    /// pool has changed meanwhile, the caches hear of that, and it is computed again.
+    async fn report(
+        &mut self,
+        cached: &Arc<MachineConfigPool>,
+        pool: &Arc<MachineConfigPool>,
+        slots: &Slots,
+    ) -> Result<Option<Duration>, Error> {
         let fresh: Fresh = self.memory.own_nodes();
         let previous = self.memory.statuses.previous(self.name, pool.status.as_ref()).cloned();
         let next = {
@@ -221,7 +225,10 @@ impl Pool<'_> {
         if let Some(wait) = self.memory.statuses.must_wait(self.name).filter(|_| !urgent) {
             return Ok(Some(soon.map_or(wait, |soon| soon.min(wait))));
         }
-        self.write_status(&next).await?;
+        // Under the version that says that we lead: a leader that was frozen must not tell of what was.
+        let known = self.memory.own_pool(cached);
+        let Some(written) = self.leader.door.change_pool_status(&known, &next).await? else { return Ok(soon) };
+        self.memory.own_pools.wrote(cached, Arc::new(written));
         let name_of = |s: &MachineConfigPoolStatus| s.configuration.as_ref().and_then(|c| c.name.clone());
         let moved = previous.as_ref().is_some_and(|previous| name_of(previous) != name_of(&next));
         if let Some(config) = name_of(&next).filter(|_| moved) {
@@ -231,18 +238,6 @@ impl Pool<'_> {
         }
         self.memory.statuses.wrote(self.name, next);
         Ok(soon)
-    }
-
-    async fn write_status(&self, status: &MachineConfigPoolStatus) -> Result<(), Error> {
-        let api = self.leader.door.pools();
-        let (params, patch) = (PatchParams::default(), Patch::Merge(json!({"status": status})));
-        let request = api.patch_status(self.name.as_str(), &params, &patch);
-        self.leader.metrics.wrote("MachineConfigPool");
-        let what = || format!("write the status of MachineConfigPool {}", self.name);
-        match self.leader.door.bounded(what, request).await {
-            Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(s) if s.code == 404) => Ok(()),
-            other => other.map(|_| ()),
-        }
     }
 }
 

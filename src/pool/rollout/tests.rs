@@ -6,7 +6,7 @@ use crate::api::{annotation, condition, label, shipped};
 use crate::pool::door;
 use crate::pool::fake_api::FakeApi;
 use crate::pool::scene::{A, B, Scene};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 const POOLS: &str = "/apis/machineconfiguration.alauda.io/v1alpha1/machineconfigpools";
@@ -166,12 +166,14 @@ async fn a_leader_that_was_deposed_stops_and_hands_nothing_out() {
     rig.catch_up();
     takeover::take_over(&rig.api.leader("e2")).await.unwrap();
     rig.writes();
+    let statuses = [label::MASTER, label::WORKER].map(|name| rig.pool(name).status);
     // By late caches, and by caches that show the new epoch.
     assert!(matches!(rig.sync().await, Err(Error::Deposed { .. })));
     rig.catch_up();
     assert!(matches!(rig.sync().await, Err(Error::Deposed { .. })));
     let writes: Vec<String> = rig.writes().into_iter().filter(|w| !w.ends_with("/status")).collect();
     assert_eq!(writes, [""; 0], "no slot, no Node");
+    assert_eq!([label::MASTER, label::WORKER].map(|name| rig.pool(name).status), statuses, "a status is refused");
     assert_eq!(rig.annotation("a", annotation::DESIRED_CONFIG).as_deref(), Some(A));
 }
 

@@ -274,6 +274,25 @@ async fn a_target_written_under_a_stale_pool_is_decided_again() {
 }
 
 #[tokio::test]
+async fn a_leader_whose_pool_another_took_over_does_not_bring_an_older_target_back() {
+    // It was frozen, and the newer sources have not come to its caches yet.
+    let mut scene = Scene::new();
+    scene.source("50-x", "one");
+    scene.settle().await;
+    scene.edit(&pool_path("worker"), |p| {
+        p["metadata"]["annotations"][annotation::SLOTS] = json!(r#"{"epoch":"e2","nodes":[]}"#);
+        p["spec"]["configuration"]["name"] = json!("rendered-worker-newer");
+    });
+    scene.round().await.unwrap();
+    assert_eq!(scene.target("worker"), "rendered-worker-newer");
+    scene.edit(&pool_path("worker"), |p| {
+        p["metadata"]["annotations"][annotation::SLOTS] = json!(r#"{"epoch":"e1","nodes":[]}"#);
+    });
+    scene.settle().await;
+    assert_ne!(scene.target("worker"), "rendered-worker-newer", "its own pool it puts right");
+}
+
+#[tokio::test]
 async fn r_014_unused_configs_go_and_used_ones_stay_whatever_the_caches_say() {
     let mut scene = Scene::new();
     let mut targets = Vec::new();
