@@ -251,7 +251,7 @@ pub(crate) fn assert_same(found: &Tree, expected: &Tree, when: &str) {
     assert!(differ.is_empty(), "{when}: the trees differ:\n{}", differ.join("\n"));
 }
 
-fn shown(entry: Option<&Entry>) -> String {
+pub(crate) fn shown(entry: Option<&Entry>) -> String {
     entry.map_or("nothing".into(), |(kind, mode, uid, gid, bytes)| {
         format!("{kind} {mode:04o} {uid}:{gid} {:?}", String::from_utf8_lossy(bytes))
     })
