@@ -10,7 +10,7 @@ use mcx::node::folder;
 use mcx::node::host::Host;
 use mcx::node::journal::NamedConfig;
 use mcx::node::plan::Step;
-use node_root::{Node, assert_same};
+use node_root::{Node, assert_same, source};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -33,15 +33,6 @@ spec:
       - name: chronyd.service
         actions: [{type: None}]
 ";
-
-fn source(name: &str, config: &Value) -> String {
-    let mut config = config.clone();
-    config["ignition"] = json!({"version": "3.4.0"});
-    let object = json!({"apiVersion": "machineconfiguration.alauda.io/v1alpha1", "kind": "MachineConfig",
-        "metadata": {"name": name, "labels": {"machineconfiguration.alauda.io/role": "worker"}},
-        "spec": {"config": config}});
-    format!("---\n{object}\n")
-}
 
 fn file(path: &str, text: &str) -> Value {
     json!({"path": path, "mode": 420, "contents": {"source": format!("data:,{text}")}})

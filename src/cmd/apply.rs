@@ -175,7 +175,7 @@ impl Report {
     }
 
     async fn apply(&mut self, host: Arc<Host>, to: &NamedConfig, policy: &EffectivePolicy) -> anyhow::Result<()> {
-        if to.name.is_empty() && folder::is_untouched(&host)? {
+        if to.name.is_empty() && !folder::has_state(&host)? {
             return Ok(());
         }
         let disk = match Disk::open(host, Duration::ZERO).await {

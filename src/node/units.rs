@@ -6,7 +6,7 @@
 
 use super::compare::is_mask;
 use super::host::{Error, Host, Kind, Meta, Root, split};
-use super::layout::{Layout, RUNTIME_UNIT_DIR, UNIT_DIR};
+use super::layout::{Layout, RUNTIME_UNIT_DIR, UNIT_DIR, unit_path};
 use super::originals::Enablement;
 use crate::render::systemd::install::{Install, is_template, template_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,11 +83,38 @@ async fn word(host: &Host, unit: &str) -> Result<String, Error> {
 /// Enables a unit that is not. One without `[Install]` is as enabled as it can be (L-16).
 pub(super) async fn enable(host: &Host, unit: &str, ours: &(dyn Fn(&str) -> bool + Sync)) -> Result<(), Error> {
     let word = word(host, unit).await?;
-    if matches!(word.as_str(), "enabled" | "static" | "alias" | "generated" | "transient") {
+    if matches!(word.as_str(), "static" | "alias" | "generated" | "transient") {
+        return Ok(());
+    }
+    // One of its links is enough for the word: an enabling that was cut off has made some of them.
+    if word == "enabled" && missing_link(host.root(), unit)?.is_none() {
         return Ok(());
     }
     remove_dangling(host.root(), ours)?;
-    change(host, &["enable", "--no-reload", "--", unit]).await
+    change(host, &["enable", "--no-reload", "--", unit]).await?;
+    // `systemctl` calls it a success when some of the links could be made.
+    match missing_link(host.root(), unit)? {
+        None => Ok(()),
+        Some(path) => Err(Error::Command {
+            command: format!("systemctl enable {unit}"),
+            detail: format!("the link {path} could not be made; see whether its folder can be written"),
+        }),
+    }
+}
+
+/// A link that enabling the unit makes and that is not there.
+fn missing_link(root: &Root, unit: &str) -> Result<Option<String>, Error> {
+    if is_template(unit) {
+        return Ok(None);
+    }
+    let Body::Found(install) = body(root, unit, false)? else { return Ok(None) };
+    for link in install.links(unit) {
+        let path = unit_path(&link);
+        if root.seen(&path).map_err(Error::file("look at", &path))?.kind == Kind::Absent {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
 }
 
 /// Disables a unit that is enabled, for this boot too (L-17). `goes`: its file is about to go, and of a template the

@@ -4,7 +4,8 @@
  *   sysfault ROOT SET WHAT N[+] LOG PROGRAM ARGUMENT...
  *
  *   ROOT  only calls on what is at or below this folder count
- *   SET   change: calls that change a file system; every: those that look and read, too
+ *   SET   change: calls that change a file system; every: those of the program that look and read, too, but not such
+ *         calls of what it starts
  *   WHAT  kill: the program and all it has started die before the call is made
  *         kill-first: only the program dies, what it has started runs to its end (as `systemctl` does)
  *         a number: the call is not made and fails with this errno
@@ -179,8 +180,15 @@ static int makes(pid_t pid, const struct user_regs_struct *regs) {
 }
 
 static int is_below(const char *path, const char *root) {
-    size_t size = strlen(root);
+    size_t size = strcmp(root, "/") ? strlen(root) : 0;
     return !strncmp(path, root, size) && (path[size] == '/' || path[size] == 0);
+}
+
+/* Whether a thread is of the program itself. */
+static int is_own(pid_t pid) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task/%d", first, pid);
+    return !access(path, F_OK);
 }
 
 /* The program's side: stopped until the tracer is ready, then filtered, then the program. */
@@ -261,7 +269,8 @@ int main(int count, char **argv) {
             ptrace(PTRACE_GETREGS, pid, NULL, &regs);
             const struct call *call = find((int)regs.orig_rax);
             path_of(pid, call, &regs, path);
-            int counts = is_below(path, root) && (every || call->kind != OPEN || makes(pid, &regs));
+            int changes = call->kind == CHANGE || (call->kind == OPEN && makes(pid, &regs));
+            int counts = is_below(path, root) && (changes || (every && is_own(pid)));
             if (counts) {
                 seen++;
                 fprintf(log, "%ld %s %s\n", seen, call->name, path);

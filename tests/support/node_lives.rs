@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 const APP: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
+const TWICE: &str =
+    "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\nRequiredBy=other.target\nAlias=twice-alias.service\n";
 const APP_MOVED: &str = "[Service]\nExecStart=/bin/false\n[Install]\nWantedBy=other.target\nAlias=app-alias.service\n";
 
 /// Things of every kind that were there before mcx.
@@ -37,6 +39,7 @@ pub(crate) fn old() -> Value {
             json!({"name": "app.service", "contents": APP, "enabled": true, "dropins": [{"name": "10-x.conf", "contents": "[Service]\nNice=1\n"}]}),
             json!({"name": "chronyd.service", "enabled": false, "mask": true}),
             json!({"name": "local.service", "contents": "[Service]\nExecStart=/bin/false\n"}),
+            json!({"name": "twice.service", "contents": TWICE, "enabled": true}),
         ],
         Some(&[1]),
     )

@@ -307,6 +307,16 @@ pub(crate) fn key(seed: u8) -> String {
     format!("ssh-ed25519 {} k{seed}", base64::engine::general_purpose::STANDARD.encode(blob))
 }
 
+/// The YAML of a `MachineConfig` of pool `worker`.
+pub(crate) fn source(name: &str, config: &Value) -> String {
+    let mut config = config.clone();
+    config["ignition"] = json!({"version": "3.4.0"});
+    let object = json!({"apiVersion": "machineconfiguration.alauda.io/v1alpha1", "kind": "MachineConfig",
+        "metadata": {"name": name, "labels": {"machineconfiguration.alauda.io/role": "worker"}},
+        "spec": {"config": config}});
+    format!("---\n{object}\n")
+}
+
 pub(crate) fn empty() -> Value {
     json!({})
 }
