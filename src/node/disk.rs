@@ -248,12 +248,14 @@ impl Disk {
         originals.set_links(None)?;
         let made = originals.made()?;
         let mut kept = made.clone();
-        kept.retain(|dir| {
+        for dir in &made {
             // The folders of our own state go last of all.
             let paths = layout.places.keys().map(String::as_str).chain([STATE_DIR]);
             let is_needed = paths.into_iter().any(|path| path.starts_with(&format!("{dir}/")));
-            is_needed && root.seen(dir).is_ok_and(|seen| seen.kind == Kind::Dir)
-        });
+            if !is_needed || root.seen(dir).map_err(Error::file("look at", dir))?.kind != Kind::Dir {
+                kept.remove(dir);
+            }
+        }
         if kept == made { Ok(()) } else { originals.set_made(&kept) }
     }
 

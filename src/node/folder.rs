@@ -174,10 +174,10 @@ async fn carry_on(disk: &Disk, journal: Journal, to: &ConfigName, observer: &mut
                     machine::after_failed_forward(journal.stage, journal.to.name.as_str(), &trouble)
                 {
                     journal = machine::failing(journal, &reason, None);
-                    disk.write_journal(&journal)?;
+                    disk.write_journal(&journal).map_err(|second| after(&text, &second))?;
                 } else {
-                    undo(disk, &mut journal, observer).await?;
-                    disk.close()?;
+                    undo(disk, &mut journal, observer).await.map_err(|second| after(&text, &second))?;
+                    disk.close().map_err(|second| after(&text, &second))?;
                     return Ok(Ended::Undone(text));
                 }
             }
@@ -214,6 +214,11 @@ async fn carry_on(disk: &Disk, journal: Journal, to: &ConfigName, observer: &mut
     }
 }
 
+/// Why it failed, and why it could not be undone.
+fn after(first: &str, second: &Error) -> Error {
+    Error::Other(format!("{first}; and it could not be undone: {}", said(second)))
+}
+
 /// Undoes; twice when it must be, since what failed may have passed, and a daemon tries again too.
 async fn undo(disk: &Disk, journal: &mut Journal, observer: &mut Observer<'_>) -> Result<(), Error> {
     match disk.back_observed(journal, observer).await {
@@ -228,7 +233,7 @@ async fn undo(disk: &Disk, journal: &mut Journal, observer: &mut Observer<'_>) -
 async fn checked(host: &Arc<Host>, from: &Items, to: &Items) -> Result<Check, Error> {
     let accounts = host.accounts()?;
     let (from, to) = (Layout::of(from, &accounts), Layout::of(to, &accounts));
-    let is_node = host.is_own_root() || host.has_systemd();
+    let is_node = host.is_own_root() || host.has_systemd()?;
     let site = if is_node { check::Site::Node { forced: false } } else { check::Site::Folder };
     check::check(host, from, to, accounts, site).await
 }

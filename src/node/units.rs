@@ -5,7 +5,7 @@
 //! only they say exactly what was there.
 
 use super::compare::is_mask;
-use super::host::{Error, Host, Kind, Meta, Root, split};
+use super::host::{Error, Host, Kind, Meta, Root, is_absent, is_blocked, split};
 use super::layout::{Layout, RUNTIME_UNIT_DIR, UNIT_DIR, unit_path};
 use super::originals::Enablement;
 use crate::render::systemd::install::{Install, is_template, template_of};
@@ -187,18 +187,26 @@ pub(super) fn body(root: &Root, unit: &str, without_own: bool) -> Result<Body, E
                 Kind::Link(target) => absolute(&String::from_utf8_lossy(target)),
                 Kind::File => path,
             };
-            // A link to a link, or to nowhere: there is a unit, and nothing is known of it.
-            let text = root.read(&at, UNIT_LIMIT).unwrap_or_default();
-            let mut texts = vec![String::from_utf8_lossy(&text).into_owned()];
+            let mut texts = vec![text(root, &at)?];
             let dropins = format!("{UNIT_DIR}/{unit}.d");
             for dropin in root.names(&dropins).map_err(Error::file("read", &dropins))? {
                 let path = format!("{dropins}/{}", dropin.to_string_lossy());
-                texts.push(String::from_utf8_lossy(&root.read(&path, UNIT_LIMIT).unwrap_or_default()).into_owned());
+                texts.push(text(root, &path)?);
             }
             return Ok(Body::Found(Install::of(texts.iter().map(String::as_str))));
         }
     }
     Ok(Body::Missing)
+}
+
+/// The text of a unit file or drop-in. A link to a link, or to nowhere, or something else than a file: there is a unit, and
+/// nothing is known of it. A file that cannot be read is an error: what it says of siblings would be missed.
+fn text(root: &Root, path: &str) -> Result<String, Error> {
+    match root.read(path, UNIT_LIMIT) {
+        Ok(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+        Err(error) if is_absent(&error) || is_blocked(&error) || error.raw_os_error().is_none() => Ok(String::new()),
+        Err(error) => Err(Error::file("read", path)(error)),
+    }
 }
 
 /// The unit and all that `Also=` enables and disables with it: as their files are now, and as `next` will make them.
@@ -341,7 +349,12 @@ fn remove_dangling(root: &Root, ours: &dyn Fn(&str) -> bool) -> Result<(), Error
         let Kind::Link(target) = &seen.kind else { continue };
         let target = String::from_utf8_lossy(target);
         let at = absolute(&target);
-        let leads = at.contains("..") || root.seen(&at).is_ok_and(|seen| seen.kind != Kind::Absent);
+        let leads = at.contains("..")
+            || match root.seen(&at) {
+                Ok(seen) => seen.kind != Kind::Absent,
+                Err(error) if is_blocked(&error) => false,
+                Err(error) => return Err(Error::file("look at", &at)(error)),
+            };
         if is_mask(&seen) || leads || !ours(base(&target)) {
             continue;
         }
