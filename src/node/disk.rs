@@ -34,13 +34,24 @@ pub struct Disk {
     host: Arc<Host>,
     watch: tokio::sync::Mutex<Watch>,
     /// Let go with the process, however it ends.
-    lock: File,
+    lock: Lock,
 }
 
 /// The lock of a root. What stands in it says whose the root is, also while nobody holds it.
 pub(super) const LOCK: &str = "/var/lib/mcx/lock";
 /// Longest text of it that is read, in bytes.
 const LOCK_LIMIT: u64 = 4 << 10;
+
+/// A lock that is held. It is let go by word and not only by closing the file: a process that is just being started has
+/// that file open too, until it becomes another program.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Where this fails the end of the process does it.
+        let _ = self.0.unlock();
+    }
+}
 
 /// How a comparison looks at an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +82,7 @@ impl Disk {
             match file.try_lock() {
                 // Whoever held it has removed it meanwhile, with all other state: the next one has a file of its own.
                 Ok(()) if file.metadata().is_ok_and(|about| about.nlink() == 0) => {}
-                Ok(()) => break file,
+                Ok(()) => break Lock(file),
                 Err(TryLockError::WouldBlock) if Instant::now() < until => tokio::time::sleep(LOCK_EVERY).await,
                 Err(TryLockError::WouldBlock) => return Err(Error::Held(LOCK.to_owned())),
                 Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -92,7 +103,7 @@ impl Disk {
         if read_keeper(self.host.root())?.as_deref() == Some(text.trim_end()) {
             return Ok(());
         }
-        let file = &self.lock;
+        let file = &self.lock.0;
         let written =
             file.set_len(0).and_then(|()| file.write_all_at(text.as_bytes(), 0)).and_then(|()| file.sync_all());
         written.map_err(Error::file("write", LOCK))
