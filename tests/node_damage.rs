@@ -153,8 +153,10 @@ fn a_damaged_original_is_named_and_the_withdrawal_touches_nothing() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    for kind in ["p-", "u-", "b-", "made.json"] {
-        assert!(names.iter().any(|name| name.starts_with(kind)), "the scenario has lost its {kind}: {names:?}");
+    let first = |kind: &str| names.iter().find(|name| name.starts_with(kind)).cloned();
+    let kinds = ["p-", "u-", "b-", "made.json"].map(|kind| first(kind).unwrap_or_else(|| panic!("no {kind} in {names:?}")));
+    if !soak() {
+        names = kinds.to_vec();
     }
     let (mut cases, mut same) = (0, 0);
     for name in &names {

@@ -76,6 +76,27 @@ impl Node {
         Some(node)
     }
 
+    /// A node that is just so. Files, folders and links only.
+    pub(crate) fn of(tree: &Tree) -> Option<Self> {
+        let node = Self::new()?;
+        fs::remove_dir_all(node.root()).unwrap();
+        fs::create_dir(node.root()).unwrap();
+        for (path, (kind, mode, uid, gid, bytes)) in tree {
+            let at = node.at(path);
+            match kind {
+                'd' => fs::create_dir(&at).unwrap(),
+                'f' => fs::write(&at, bytes).unwrap(),
+                'l' => symlink(std::str::from_utf8(bytes).unwrap(), &at).unwrap(),
+                other => panic!("{path} is {other}"),
+            }
+            node.own(path, *uid, *gid);
+            if *kind != 'l' {
+                fs::set_permissions(&at, fs::Permissions::from_mode(*mode)).unwrap();
+            }
+        }
+        Some(node)
+    }
+
     /// Another node that is the same.
     pub(crate) fn copy(&self) -> Self {
         let dir = tempfile::tempdir_in(self.root().parent().unwrap()).unwrap();
@@ -206,6 +227,13 @@ impl Node {
 
     /// All that is there but the state of mcx.
     pub(crate) fn tree(&self) -> Tree {
+        let mut tree = self.whole();
+        tree.retain(|path, _| path != "/var/lib/mcx" && !path.starts_with("/var/lib/mcx/"));
+        tree
+    }
+
+    /// All that is there.
+    pub(crate) fn whole(&self) -> Tree {
         let mut tree = Tree::new();
         self.walk(self.root(), &mut tree);
         tree
@@ -215,9 +243,6 @@ impl Node {
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
             let name = format!("/{}", path.strip_prefix(self.root()).unwrap().display());
-            if name == "/var/lib/mcx" {
-                continue;
-            }
             let meta = fs::symlink_metadata(&path).unwrap();
             let (kind, bytes) = if meta.is_dir() {
                 ('d', vec![])
