@@ -308,23 +308,6 @@ fn a_missing_policy_generation_is_waited_for() {
 }
 
 #[test]
-fn a_damaged_state_is_told_and_nothing_is_touched() {
-    run(async |node| {
-        let (api, running) = joined(node).await;
-        api.annotate("desiredConfig", "rendered-w-1");
-        until(&api, "the file", done_at(&api, "rendered-w-1")).await;
-        running.stop().await;
-        node.write("/var/lib/mcx/current.json", "{\"half", 0o600);
-        let running = start(node, &api);
-        api.annotate("desiredConfig", "rendered-w-2");
-        until(&api, "Degraded", || api.annotation("state") == "Degraded").await;
-        assert!(api.annotation("reason").contains("/var/lib/mcx/current.json"), "{}", api.annotation("reason"));
-        assert_eq!(node.read("/etc/hello.conf"), "one\n");
-        running.stop().await;
-    });
-}
-
-#[test]
 fn damaged_state_is_a_reason_that_names_the_file_and_nothing_is_touched_until_it_is_put_right() {
     for (name, newer) in [("journal.json", false), ("current.json", true)] {
         run(async |node| {

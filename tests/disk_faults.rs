@@ -234,7 +234,7 @@ fn a_disk_that_becomes_read_only_in_the_middle_is_finished_when_it_is_writable()
         assert_same(&node.tree(), &bare, &format!("{when}, then withdrawn"));
     }
     println!("read-only in the middle: {} steps, {undone} undone, {finished} finished, {open} left to the next run", steps.len());
-    assert!(undone > 0 && open > 0);
+    assert!(open > 0);
 }
 
 #[test]

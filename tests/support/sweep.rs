@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Whether all points are wanted.
-pub(crate) fn soak() -> bool {
-    std::env::var_os("MCX_SOAK").is_some()
+/// Every which point is wanted: `MCX_SOAK=1` means all, `MCX_SOAK=5` every fifth; none without it.
+pub(crate) fn soak() -> Option<usize> {
+    let wanted = std::env::var("MCX_SOAK").ok()?;
+    Some(wanted.parse().unwrap_or(1).max(1))
 }
 
 /// What `mcx apply` is asked for.
@@ -184,5 +185,5 @@ pub(crate) fn sweep<C: Sync>(name: &str, cases: &[C], counts: &Counts, run: impl
 
 /// Every `step`-th of them, or all.
 pub(crate) fn sample<T: Clone>(all: &[T], step: usize) -> Vec<T> {
-    all.iter().step_by(if soak() { 1 } else { step }).cloned().collect()
+    all.iter().step_by(soak().unwrap_or(step)).cloned().collect()
 }

@@ -110,7 +110,7 @@ pub(crate) fn run<A: AsRef<OsStr>>(tool: &Path, root: &Path, set: Set, fault: Fa
     }
 }
 
-fn calls(log: &str, root: &Path) -> Vec<Call> {
+pub(crate) fn calls(log: &str, root: &Path) -> Vec<Call> {
     let root = root.to_str().unwrap();
     log.lines()
         .filter_map(|line| {
