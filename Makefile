@@ -13,7 +13,7 @@ MCX ?=
 # release, or ci: bigger, and built in half the time
 PROFILE ?= release
 
-.PHONY: help demo demo-down test test-e2e soak bench bench-offline lint lint-shell deny image generate generated-current install uninstall clean
+.PHONY: help demo demo-down test test-e2e soak soak-node bench bench-offline lint lint-shell deny image generate generated-current install uninstall clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,8 +31,11 @@ test: ## all tests: plain ones, then those on a real cluster (root and Go; witho
 test-e2e: ## only the tests on a real cluster; TEST="e2e_chrony e2e_drift", FILTER=word and KEEP=1 choose
 	tests/rig/e2e.sh $(TEST)
 
-soak: ## the whole matrix of failures at every stage of a rollout, of which `make test` runs a sample
+soak: soak-node ## the whole matrix of failures at every stage of a rollout, of which `make test` runs a sample
 	MCX_SOAK=1 tests/rig/e2e.sh e2e_failover
+
+soak-node: ## the node's transaction killed, or failed, at every system call; every damage to its state (root; MCX_SOAK=5: every fifth)
+	MCX_SOAK=$${MCX_SOAK:-1} cargo test --locked --test sweep_kill --test sweep_error --test sweep_daemon --test node_damage --test disk_faults -- --nocapture
 
 bench: ## the numbers that mcx promises: offline, and measured on a real cluster
 	@offline=0; cargo bench --locked --bench offline || offline=$$?; tests/rig/bench.sh && exit $$offline

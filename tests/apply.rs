@@ -129,6 +129,36 @@ fn a_folder_becomes_what_a_node_would_have_and_is_given_back() {
     assert!(out(&nothing).ends_with("already: nothing to do\n"), "{}", out(&nothing));
 }
 
+/// Killed in its last steps, a withdrawal has given all back, and leaves what it keeps for itself.
+#[test]
+fn a_withdrawal_that_was_cut_off_at_its_very_end_is_ended_by_the_next() {
+    let Some(node) = Node::new() else { return };
+    let bare = node.tree();
+    for left in [
+        &["/var/lib/mcx/"][..],
+        &["/var/lib/mcx/originals/made.json", "/var/lib/mcx/lock"],
+        &["/var/lib/mcx/originals/.mcx-0123456789abcdef"],
+        // The folder itself was about to be made, at the very beginning.
+        &["/var/lib/.mcx-add2952a809c32c6/"],
+    ] {
+        assert_eq!(apply(node.root(), &chrony("one"), &[]).status.code(), Some(0));
+        let made = fs::read(node.at("/var/lib/mcx/originals/made.json")).unwrap();
+        assert_eq!(apply(node.root(), "", &["--withdraw"]).status.code(), Some(0));
+        for path in left {
+            let at = node.at(path);
+            fs::create_dir_all(at.parent().unwrap()).unwrap();
+            match at.file_name().unwrap().to_str().unwrap() {
+                "mcx" | ".mcx-add2952a809c32c6" => fs::create_dir_all(&at).unwrap(),
+                "made.json" => fs::write(&at, &made).unwrap(),
+                _ => fs::write(&at, "").unwrap(),
+            }
+        }
+        assert_eq!(apply(node.root(), "", &["--withdraw"]).status.code(), Some(0), "{left:?}");
+        assert!(!node.at("/var/lib/mcx").exists(), "{left:?}");
+        assert_same(&node.tree(), &bare, &format!("{left:?}"));
+    }
+}
+
 #[test]
 fn a_bare_folder_is_bare_again() {
     let Some(node) = Node::new() else { return };

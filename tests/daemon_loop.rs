@@ -317,7 +317,8 @@ fn damaged_state_is_a_reason_that_names_the_file_and_nothing_is_touched_until_it
             running.stop().await;
             let path = format!("/var/lib/mcx/{name}");
             let whole = std::fs::read_to_string(node.at("/var/lib/mcx/current.json")).unwrap();
-            let damaged = if newer { whole.replacen("\"version\":1", "\"version\":9", 1) } else { whole[..40].to_owned() };
+            let damaged =
+                if newer { whole.replacen("\"version\":1", "\"version\":9", 1) } else { whole[..40].to_owned() };
             std::fs::write(node.at(&path), damaged).unwrap();
             let tree = node.tree();
             let running = start(node, &api);

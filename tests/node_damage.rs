@@ -47,7 +47,11 @@ fn damages(whole: &[u8], has_form: bool, prefixes: usize, flips: usize) -> Vec<D
     }
     if has_form {
         let text = String::from_utf8(whole.to_vec()).unwrap().replacen("\"version\":1", "\"version\":9", 1);
-        all.push(Damage { what: "a newer form".into(), bytes: text.into_bytes(), says: "was written by a newer mcx (form 9" });
+        all.push(Damage {
+            what: "a newer form".into(),
+            bytes: text.into_bytes(),
+            says: "was written by a newer mcx (form 9",
+        });
     }
     all
 }
@@ -154,7 +158,8 @@ fn a_damaged_original_is_named_and_the_withdrawal_touches_nothing() {
         .collect();
     names.sort();
     let first = |kind: &str| names.iter().find(|name| name.starts_with(kind)).cloned();
-    let kinds = ["p-", "u-", "b-", "made.json"].map(|kind| first(kind).unwrap_or_else(|| panic!("no {kind} in {names:?}")));
+    let kinds =
+        ["p-", "u-", "b-", "made.json"].map(|kind| first(kind).unwrap_or_else(|| panic!("no {kind} in {names:?}")));
     if !soak() {
         names = kinds.to_vec();
     }

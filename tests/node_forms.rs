@@ -26,10 +26,13 @@ type Trees = BTreeMap<String, Tree>;
 
 fn read(version: u32) -> Trees {
     let text = fs::read_to_string(at(version)).unwrap();
-    let stored: BTreeMap<String, BTreeMap<String, (char, u32, u32, u32, String)>> = serde_json::from_str(&text).unwrap();
+    let stored: BTreeMap<String, BTreeMap<String, (char, u32, u32, u32, String)>> =
+        serde_json::from_str(&text).unwrap();
     let decode = |text: String| base64::engine::general_purpose::STANDARD.decode(text).unwrap();
     let tree = |tree: BTreeMap<String, (char, u32, u32, u32, String)>| {
-        tree.into_iter().map(|(path, (kind, mode, uid, gid, text))| (path, (kind, mode, uid, gid, decode(text)))).collect()
+        tree.into_iter()
+            .map(|(path, (kind, mode, uid, gid, text))| (path, (kind, mode, uid, gid, decode(text))))
+            .collect()
     };
     stored.into_iter().map(|(name, stored)| (name, tree(stored))).collect()
 }
@@ -58,9 +61,7 @@ fn an_update_of_the_first_form_is_finished_from_every_stage() {
             };
             let (from, to) = (journal.from.clone(), journal.to.clone());
             node.runtime
-                .block_on(async {
-                    if back { disk.back(&mut journal).await } else { disk.forward(&mut journal).await }
-                })
+                .block_on(async { if back { disk.back(&mut journal).await } else { disk.forward(&mut journal).await } })
                 .unwrap();
             disk.close().unwrap();
             let (ended, tree) = if back { (from, &trees["old"]) } else { (to, &trees["new"]) };
@@ -153,7 +154,8 @@ fn write_the_stages_of_the_present_form() {
     let stored: BTreeMap<&String, BTreeMap<&String, _>> = trees
         .iter()
         .map(|(name, tree)| {
-            let tree = tree.iter().map(|(path, (kind, mode, uid, gid, bytes))| (path, (kind, mode, uid, gid, encode(bytes))));
+            let tree =
+                tree.iter().map(|(path, (kind, mode, uid, gid, bytes))| (path, (kind, mode, uid, gid, encode(bytes))));
             (name, tree.collect())
         })
         .collect();

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 const APP: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
-const TWICE: &str =
-    "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\nRequiredBy=other.target\nAlias=twice-alias.service\n";
+const TWICE: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\nRequiredBy=other.target\nAlias=twice-alias.service\n";
 const APP_MOVED: &str = "[Service]\nExecStart=/bin/false\n[Install]\nWantedBy=other.target\nAlias=app-alias.service\n";
 
 /// Things of every kind that were there before mcx.
@@ -53,7 +52,13 @@ pub(crate) fn new() -> Value {
             file("/etc/setuid", "#!/bin/false\n", 0o4755),
             file("/etc/pipe", "a file\n", 0o644),
             file("/etc/cron.d/job", "# none\n", 0o644),
-            owned_file("/etc/mode.conf", "only its mode and owner\n", 0o640, json!({"id": 1000}), json!({"name": "chrony"})),
+            owned_file(
+                "/etc/mode.conf",
+                "only its mode and owner\n",
+                0o640,
+                json!({"id": 1000}),
+                json!({"name": "chrony"}),
+            ),
             file("/etc/same.conf", "same\n", 0o644),
         ],
         &[
@@ -111,8 +116,7 @@ fn enables(path: &str, lives: &[&Tree]) -> bool {
     let is_link = |entry: &Entry| entry.0 == 'l' && entry.4 != b"/dev/null";
     let ends = [".wants", ".requires"];
     path.starts_with("/etc/systemd/system/")
-        && (ends.iter().any(|end| path.ends_with(end))
-            || lives.iter().filter_map(|life| life.get(path)).all(is_link))
+        && (ends.iter().any(|end| path.ends_with(end)) || lives.iter().filter_map(|life| life.get(path)).all(is_link))
 }
 
 pub(crate) fn assert_each_whole(found: &Tree, lives: &Lives, when: &str) {

@@ -66,11 +66,23 @@ impl Scenario {
         before(&template);
         let bare = template.tree();
         let inputs = tempfile::tempdir().unwrap();
-        for (name, config) in [("old", old()), ("new", new()), ("failing", failing(true)), ("not-failing", failing(false))] {
+        for (name, config) in
+            [("old", old()), ("new", new()), ("failing", failing(true)), ("not-failing", failing(false))]
+        {
             fs::write(inputs.path().join(name), source("99-worker-sweep", &config)).unwrap();
         }
         let empty = Tree::new();
-        let mut this = Self { name, wish, tool, template, from: empty.clone(), to: empty.clone(), bare, on_the_way: empty, inputs };
+        let mut this = Self {
+            name,
+            wish,
+            tool,
+            template,
+            from: empty.clone(),
+            to: empty.clone(),
+            bare,
+            on_the_way: empty,
+            inputs,
+        };
         if let Some(first) = first {
             this.succeed(&this.template, first, "at first");
         }

@@ -191,11 +191,16 @@ impl Place {
 
     /// Removes what is staged.
     pub(in crate::node) fn unstage(&self) -> io::Result<()> {
-        unlink(&self.dir, &self.staged, UnlinkatFlags::NoRemoveDir).or_else(|errno| match errno {
-            Errno::EISDIR | Errno::EPERM => unlink(&self.dir, &self.staged, UnlinkatFlags::RemoveDir),
-            errno => Err(errno),
-        })?;
-        Ok(())
+        unlink(&self.dir, &self.staged, UnlinkatFlags::NoRemoveDir)
+            .or_else(|errno| match errno {
+                Errno::EISDIR | Errno::EPERM => unlink(&self.dir, &self.staged, UnlinkatFlags::RemoveDir),
+                errno => Err(errno),
+            })
+            .or_else(|errno| match errno {
+                // A disk that refuses says so before it looks: an update that has staged nothing there can still be undone.
+                Errno::EROFS | Errno::EPERM if !self.has_staged().unwrap_or(true) => Ok(()),
+                errno => Err(errno.into()),
+            })
     }
 
     /// The staged thing takes the target's place, at once. Not durable before [`Place::sync`].

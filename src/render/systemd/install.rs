@@ -117,7 +117,10 @@ mod tests {
             "[Install]\nWantedBy=no.target\nWantedBy=\nWantedBy=a.target %i.target plain\nRequiredBy=b.target\nUpheldBy=u.target\n\
              Alias=x.service y.service x.socket\n",
         ]);
-        assert_eq!(install.links("x.service"), ["a.target.wants/x.service", "b.target.requires/x.service", "y.service"]);
+        assert_eq!(
+            install.links("x.service"),
+            ["a.target.wants/x.service", "b.target.requires/x.service", "y.service"]
+        );
         assert_eq!(install.links("x@1.service"), ["a.target.wants/x@1.service", "b.target.requires/x@1.service"]);
     }
 
