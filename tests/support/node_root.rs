@@ -227,36 +227,46 @@ impl Node {
 
     /// All that is there but the state of mcx.
     pub(crate) fn tree(&self) -> Tree {
-        let mut tree = self.whole();
-        tree.retain(|path, _| path != "/var/lib/mcx" && !path.starts_with("/var/lib/mcx/"));
-        tree
+        tree_of(self.root())
     }
 
     /// All that is there.
     pub(crate) fn whole(&self) -> Tree {
-        let mut tree = Tree::new();
-        self.walk(self.root(), &mut tree);
-        tree
+        whole_of(self.root())
     }
+}
 
-    fn walk(&self, dir: &Path, tree: &mut Tree) {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let name = format!("/{}", path.strip_prefix(self.root()).unwrap().display());
-            let meta = fs::symlink_metadata(&path).unwrap();
-            let (kind, bytes) = if meta.is_dir() {
-                ('d', vec![])
-            } else if meta.is_symlink() {
-                ('l', fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
-            } else if meta.is_file() {
-                ('f', fs::read(&path).unwrap())
-            } else {
-                ('o', vec![])
-            };
-            tree.insert(name, (kind, meta.mode() & 0o7777, meta.uid(), meta.gid(), bytes));
-            if meta.is_dir() {
-                self.walk(&path, tree);
-            }
+/// All that is in a root but the state of mcx.
+pub(crate) fn tree_of(root: &Path) -> Tree {
+    let mut tree = whole_of(root);
+    tree.retain(|path, _| path != "/var/lib/mcx" && !path.starts_with("/var/lib/mcx/"));
+    tree
+}
+
+/// All that is in a root.
+pub(crate) fn whole_of(root: &Path) -> Tree {
+    let mut tree = Tree::new();
+    walk(root, root, &mut tree);
+    tree
+}
+
+fn walk(root: &Path, dir: &Path, tree: &mut Tree) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = format!("/{}", path.strip_prefix(root).unwrap().display());
+        let meta = fs::symlink_metadata(&path).unwrap();
+        let (kind, bytes) = if meta.is_dir() {
+            ('d', vec![])
+        } else if meta.is_symlink() {
+            ('l', fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
+        } else if meta.is_file() {
+            ('f', fs::read(&path).unwrap())
+        } else {
+            ('o', vec![])
+        };
+        tree.insert(name, (kind, meta.mode() & 0o7777, meta.uid(), meta.gid(), bytes));
+        if meta.is_dir() {
+            walk(root, &path, tree);
         }
     }
 }

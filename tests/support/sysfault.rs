@@ -26,6 +26,8 @@ pub(crate) enum Fault {
     Kill(usize),
     /// Only the program is: what it has started ends by itself.
     KillFirst(usize),
+    /// It succeeds, as far as the program can see.
+    Lie(usize),
     /// It fails.
     Error(usize, nix::errno::Errno),
     /// So do all after it.
@@ -87,6 +89,7 @@ pub(crate) fn command(tool: &Path, root: &Path, set: Set, fault: Fault, log: &Pa
         Fault::None => ("0".to_owned(), "0".to_owned()),
         Fault::Kill(at) => ("kill".to_owned(), at.to_string()),
         Fault::KillFirst(at) => ("kill-first".to_owned(), at.to_string()),
+        Fault::Lie(at) => ("0".to_owned(), at.to_string()),
         Fault::Error(at, errno) => ((errno as i32).to_string(), at.to_string()),
         Fault::ErrorsFrom(at, errno) => ((errno as i32).to_string(), format!("{at}+")),
     };
@@ -111,13 +114,13 @@ pub(crate) fn run<A: AsRef<OsStr>>(tool: &Path, root: &Path, set: Set, fault: Fa
 }
 
 pub(crate) fn calls(log: &str, root: &Path) -> Vec<Call> {
-    let root = root.to_str().unwrap();
-    log.lines()
-        .filter_map(|line| {
-            let (_, rest) = line.split_once(' ')?;
-            let (name, path) = rest.split_once(' ')?;
-            let path = path.strip_prefix(root)?;
-            Some(Call { name: name.to_owned(), path: if path.is_empty() { "/" } else { path }.to_owned() })
-        })
-        .collect()
+    log.lines().filter_map(|line| call(line, root)).collect()
+}
+
+/// One line of the log.
+pub(crate) fn call(line: &str, root: &Path) -> Option<Call> {
+    let (_, rest) = line.split_once(' ')?;
+    let (name, path) = rest.split_once(' ')?;
+    let path = path.strip_prefix(root.to_str()?)?;
+    Some(Call { name: name.to_owned(), path: if path.is_empty() { "/" } else { path }.to_owned() })
 }
