@@ -22,6 +22,7 @@ use faults::mounts::{Kind, private_mounts};
 use faults::recording::{Bare, Life, Mark, Neighbour, Point, Recording, Wish};
 use faults::verdict::{Bench, Tally, judge};
 use node_lives::{new, old};
+use node_root::{config, file};
 use serde_json::{Value, json};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -82,4 +83,164 @@ fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_xfs() {
 #[ignore = "needs root, loop devices, FUSE and the packages of tests/faults/packages.sh"]
 fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_btrfs() {
     sweep(Kind::Btrfs, 3, 6);
+}
+
+/// A config of some items, of every kind.
+fn any_config(random: &mut Random) -> Value {
+    let mut files = Vec::new();
+    for path in ["/etc/a.conf", "/etc/b.conf", "/etc/pipe", "/etc/setuid", "/etc/new/dir/c.conf", "/opt/d/e", "/etc/f"] {
+        if random.below(5) < 3 {
+            let sizes = [0, 10, 600, 4096, 9000];
+            let text = format!("{:016x}", random.next()).repeat(sizes[random.below(sizes.len())] / 16 + 1);
+            files.push(file(path, &text, [0o644, 0o600, 0o755][random.below(3)]));
+        }
+    }
+    let mut units = Vec::new();
+    if random.below(2) == 0 {
+        let contents = format!("[Service]\nExecStart=/bin/echo {}\n[Install]\nWantedBy=multi-user.target\n", random.below(9));
+        units.push(json!({"name": "app.service", "contents": contents, "enabled": random.below(2) == 0}));
+    }
+    if random.below(2) == 0 {
+        let dropin = json!({"name": "10-x.conf", "contents": format!("[Service]\nNice={}\n", random.below(9))});
+        units.push(json!({"name": "static.service", "dropins": [dropin]}));
+    }
+    if random.below(2) == 0 {
+        units.push(json!({"name": "chronyd.service", "mask": true}));
+    }
+    if random.below(2) == 0 {
+        units.push(json!({"name": "vendor.service", "mask": false, "enabled": true}));
+    }
+    let keys: Vec<u8> = (0..u8::try_from(random.below(3)).unwrap()).collect();
+    config(&files, &units, (random.below(2) == 0).then_some(keys.as_slice()))
+}
+
+/// Cuts random updates at random points; what some of the cuts leave is where the next updates start.
+fn random_cuts(kind: Kind, rounds: usize, sample: usize) {
+    const CUTS: usize = 25;
+    let _one = begin();
+    let since = Instant::now();
+    let bare = Bare::new(kind);
+    let rounds = if soak() { rounds } else { sample };
+    let mut sum = Tally::default();
+    let mut left: Option<(faults::image::Image, Vec<node_root::Tree>)> = None;
+    for round in 0..rounds {
+        let mut random = Random::new(round as u64);
+        let (start, earlier) = left.take().unwrap_or_else(|| (bare.image.clone(), vec![]));
+        let mut runs: Vec<Wish> = (0..2).map(|_| Wish::config(&any_config(&mut random))).collect();
+        runs.push(Wish::withdraw());
+        let neighbour = [Neighbour::Quiet, Neighbour::Flushing][round % 2];
+        let recording = Recording::new(kind, start, earlier, runs, neighbour, None);
+        let any_loss = |random: &mut Random| [Loss::All, Loss::Blocks, Loss::Sectors][random.below(3)];
+        let mut points: Vec<Point> = (0..CUTS)
+            .map(|_| Point {
+                at: random.below(recording.log.len() + 1),
+                loss: any_loss(&mut random),
+                seed: random.next(),
+            })
+            .collect();
+        points.sort_by_key(|point| point.at);
+        let tally = judge(&recording, &bare.tree, recording.states(points.clone()), false);
+        sum.add(&format!("round {round}, {neighbour:?}"), tally);
+        if let Some(cut) = recording.states(points).nth(random.below(CUTS)).filter(|cut| cut.run < recording.runs.len()) {
+            let life = Bench::new(kind).with(&cut.image, |root| Life::of(root)).unwrap().unwrap();
+            let mut earlier = recording.earlier.clone();
+            earlier.extend([&recording.lives[cut.run], &recording.lives[cut.run + 1], &life].map(|life| life.tree.clone()));
+            left = life.stage.is_some().then_some((cut.image, earlier));
+        }
+    }
+    eprintln!("{kind:?}: {rounds} rounds of three runs: {sum}, {:.0?}", since.elapsed());
+    expect_none(&sum);
+}
+
+#[test]
+#[ignore = "needs root, loop devices, FUSE and the packages of tests/faults/packages.sh"]
+fn random_updates_are_whole_after_random_power_cuts_on_ext4() {
+    random_cuts(Kind::Ext4, 14, 0);
+}
+
+#[test]
+#[ignore = "needs root, loop devices, FUSE and the packages of tests/faults/packages.sh"]
+fn random_updates_are_whole_after_random_power_cuts_on_xfs() {
+    random_cuts(Kind::Xfs, 13, 0);
+}
+
+#[test]
+#[ignore = "needs root, loop devices, FUSE and the packages of tests/faults/packages.sh"]
+fn random_updates_are_whole_after_random_power_cuts_on_btrfs() {
+    random_cuts(Kind::Btrfs, 13, 1);
+}
+
+/// What a flush that is left out does, for each of an update and its withdrawal. Returns those that nothing has shown.
+fn left_out(kind: Kind, sample: usize) -> (usize, Vec<String>) {
+    let bare = Bare::new(kind);
+    let start = bare.after(&Wish::config(&small("old")));
+    let runs = || vec![Wish::config(&small("new")), Wish::withdraw()];
+    let record = |lie| Recording::new(kind, start.clone(), vec![], runs(), Neighbour::Quiet, lie);
+    let honest = record(None);
+    let is_flush = |name: &str| ["fsync", "fdatasync"].contains(&name);
+    let flushes: Vec<(usize, usize)> = (honest.calls.iter().enumerate())
+        .flat_map(|(run, calls)| {
+            calls.iter().enumerate().filter(|(_, call)| is_flush(&call.name)).map(move |(at, _)| (run, at + 1))
+        })
+        .collect();
+    let mut silent = Vec::new();
+    let chosen: Vec<_> = flushes.iter().copied().step_by(if soak() { 1 } else { flushes.len().div_ceil(sample) }).collect();
+    for (run, call) in &chosen {
+        let recording = record(Some((*run, *call)));
+        let lied = &recording.calls[*run][call - 1];
+        let what = format!("run {run}, call {call}: {} {}", lied.name, lied.path);
+        assert!(is_flush(&lied.name), "{what}: the runs differ");
+        let marks = recording.log.iter().enumerate().filter_map(|(at, event)| match event {
+            Event::Mark(mark) => Some((at, mark)),
+            _ => None,
+        });
+        // The event of the call; of a later run when those before have ended.
+        let mut ended = 0;
+        let mut seen = 0;
+        let first = marks
+            .filter(|(_, mark)| match mark {
+                Mark::Call(_) if ended == *run => {
+                    seen += 1;
+                    seen == *call
+                }
+                Mark::Call(_) => false,
+                Mark::Ended => {
+                    ended += 1;
+                    false
+                }
+            })
+            .map(|(at, _)| at)
+            .next()
+            .unwrap();
+        let tally = judge(&recording, &bare.tree, recording.states(strided(&recording, first, 1)), true);
+        match tally.violations.first() {
+            Some(violation) => eprintln!("{kind:?} caught: {what}: {}", violation.lines().next().unwrap_or_default()),
+            None => {
+                eprintln!("{kind:?} silent: {what} ({tally})");
+                silent.push(what);
+            }
+        }
+    }
+    (chosen.len(), silent)
+}
+
+/// One item of each kind that is flushed in a way of its own.
+fn small(text: &str) -> Value {
+    let unit = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
+    let mut files = vec![file("/etc/a.conf", &text.repeat(2000), 0o644)];
+    if text == "new" {
+        files.push(file("/opt/d/e", text, 0o644));
+    }
+    config(&files, &[json!({"name": "app.service", "contents": unit, "enabled": text == "new"})], None)
+}
+
+#[test]
+#[ignore = "needs root, loop devices, FUSE and the packages of tests/faults/packages.sh"]
+fn each_flush_that_is_left_out_is_found() {
+    let _one = begin();
+    let since = Instant::now();
+    for kind in if soak() { &Kind::EACH[..] } else { &Kind::EACH[3..] } {
+        let (flushes, silent) = left_out(*kind, 3);
+        eprintln!("{kind:?}: {flushes} flushes left out, {} not noticed: {silent:?}, {:.0?}", silent.len(), since.elapsed());
+    }
 }

@@ -39,11 +39,12 @@ impl<M: Send + 'static> Disk<M> {
     /// Serves the first who connects.
     pub(crate) fn serve(image: Image, socket: &Path) -> io::Result<Self> {
         let listener = UnixListener::bind(socket)?;
+        let size = image.size();
         let state = Arc::new(Mutex::new(State { image, log: Vec::new() }));
         let served = Arc::clone(&state);
         let server = std::thread::spawn(move || {
             let (stream, _) = listener.accept()?;
-            requests(greet(stream, served.lock().unwrap().image.size())?, &served)
+            requests(greet(stream, size)?, &served)
         });
         Ok(Self { state, server })
     }

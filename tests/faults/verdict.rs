@@ -27,6 +27,15 @@ pub(crate) struct Tally {
     pub(crate) violations: Vec<String>,
 }
 
+impl Tally {
+    pub(crate) fn add(&mut self, from: &str, other: Self) {
+        self.states += other.states;
+        self.disks += other.disks;
+        self.checked += other.checked;
+        self.violations.extend(other.violations.into_iter().map(|violation| format!("{from}: {violation}")));
+    }
+}
+
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { states, disks, checked, violations } = self;
