@@ -192,6 +192,13 @@ impl Recording {
         Self { kind, start, runs, lives, earlier, log: recorded.ended(), calls }
     }
 
+    /// The event that marks a call of a run.
+    pub(crate) fn event_of(&self, run: usize, call: usize) -> usize {
+        let before: usize = self.calls[..run].iter().map(|calls| calls.len() + 1).sum();
+        let marks = self.log.iter().enumerate().filter(|(_, event)| matches!(event, Event::Mark(_)));
+        marks.map(|(at, _)| at).nth(before + call).unwrap()
+    }
+
     /// What a power cut can leave, for each of these points, which are in order.
     pub(crate) fn states(&self, points: Vec<Point>) -> States<'_> {
         States {

@@ -197,7 +197,8 @@ fn broken(recording: &Recording, promises: &[Promised], state: &State, life: &Li
 
 /// Where paths and records say different things, or records are older than was promised.
 fn contradicts(before: &Life, after: &Life, state: &State, life: &Life) -> Vec<String> {
-    let journals = state.promised.durable("/var/lib/mcx/journal.json");
+    // Three stages, and its removal; that may be tried again.
+    let journals = state.promised.durable("/var/lib/mcx/journal.json").min(4);
     let (written, whole) = match life.stage.as_deref() {
         Some("Opened") => (1, Some(before)),
         Some("Switching") => (2, None),
