@@ -68,19 +68,19 @@ fn sweep(kind: Kind, stride: usize, sample: usize) {
 }
 
 #[test]
-#[ignore = "needs root, loop devices, FUSE and the packages of tests/faults/packages.sh"]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_ext4() {
     sweep(Kind::Ext4, 1, 12);
 }
 
 #[test]
-#[ignore = "needs root, loop devices, FUSE and the packages of tests/faults/packages.sh"]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_xfs() {
     sweep(Kind::Xfs, 3, 4);
 }
 
 #[test]
-#[ignore = "needs root, loop devices, FUSE and the packages of tests/faults/packages.sh"]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_btrfs() {
     sweep(Kind::Btrfs, 3, 6);
 }
@@ -153,19 +153,19 @@ fn random_cuts(kind: Kind, rounds: usize, sample: usize) {
 }
 
 #[test]
-#[ignore = "needs root, loop devices, FUSE and the packages of tests/faults/packages.sh"]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn random_updates_are_whole_after_random_power_cuts_on_ext4() {
     random_cuts(Kind::Ext4, 14, 0);
 }
 
 #[test]
-#[ignore = "needs root, loop devices, FUSE and the packages of tests/faults/packages.sh"]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn random_updates_are_whole_after_random_power_cuts_on_xfs() {
     random_cuts(Kind::Xfs, 13, 0);
 }
 
 #[test]
-#[ignore = "needs root, loop devices, FUSE and the packages of tests/faults/packages.sh"]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn random_updates_are_whole_after_random_power_cuts_on_btrfs() {
     random_cuts(Kind::Btrfs, 13, 1);
 }
@@ -232,7 +232,7 @@ fn small(text: &str) -> Value {
 }
 
 #[test]
-#[ignore = "needs root, loop devices, FUSE and the packages of tests/faults/packages.sh"]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn a_flush_that_is_left_out_is_found() {
     let _one = begin();
     let since = Instant::now();

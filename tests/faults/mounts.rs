@@ -1,5 +1,5 @@
 //! File systems on disks of ours: made, mounted, checked. Needs root, /dev/loop*, /dev/fuse and the packages of
-//! `tests/faults/packages.sh`.
+//! `tests/faults/power.sh`.
 
 use super::image::{Event, Image};
 use super::nbd::Disk;
@@ -184,7 +184,7 @@ fn run(program: &str, arguments: &[&OsStr]) -> String {
 
 fn try_run(program: &str, arguments: &[&OsStr]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("{program}: {error}: tests/faults/packages.sh installs it"))?;
+    let output = output.map_err(|error| format!("{program}: {error}: tests/faults/power.sh installs it"))?;
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let code = output.status;
     if code.success() { Ok(out.trim().to_owned()) } else { Err(format!("{program} {arguments:?}: {code}: {out}{err}")) }
