@@ -5,7 +5,7 @@ use super::image::{Event, Image};
 use super::nbd::Disk;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -75,19 +75,11 @@ impl Kind {
         .map(|_| ())
     }
 
-    /// Mounts a file; it replays its journal.
-    pub(crate) fn mount_file(self, file: &Path, at: &Path) -> Result<Mount, String> {
-        let device = try_run("losetup", &["-f".as_ref(), "--show".as_ref(), file.as_os_str()])?;
-        self.mount_device(device, at)
-    }
-
-    fn mount_device(self, device: String, at: &Path) -> Result<Mount, String> {
-        let [kind, options] = [self.name(), self.options()].map(OsStr::new);
-        let arguments = ["-t".as_ref(), kind, "-o".as_ref(), options, device.as_ref(), at.as_os_str()];
-        let mounted = try_run("mount", &arguments);
-        // Its user is the mount now: it goes with it.
-        run("losetup", &["-d".as_ref(), device.as_ref()]);
-        mounted.map(|_| Mount { kind: self, at: at.to_owned() })
+    /// Mounts a file, or a device; it replays its journal.
+    pub(crate) fn mount(self, file: &Path, at: &Path, more: &str) -> Result<Mount, String> {
+        let [kind, options] = [self.name().to_owned(), format!("{}{more}", self.options())].map(OsString::from);
+        try_run("mount", &["-t".as_ref(), &kind, "-o".as_ref(), &options, file.as_os_str(), at.as_os_str()])?;
+        Ok(Mount { kind: self, at: at.to_owned() })
     }
 }
 
@@ -133,7 +125,7 @@ impl<M: Send + 'static> Recorded<M> {
         fs::create_dir(&folder).unwrap();
         fs::create_dir(&at).unwrap();
         let disk = Disk::serve(image, &socket).unwrap();
-        let mut uri = std::ffi::OsString::from("nbd+unix:///?socket=");
+        let mut uri = OsString::from("nbd+unix:///?socket=");
         uri.push(&socket);
         // It ends with this process, and its mount with it.
         let mut client = Command::new("setpriv")
@@ -152,7 +144,9 @@ impl<M: Send + 'static> Recorded<M> {
         }
         let arguments = ["-f".as_ref(), "--show".as_ref(), "--direct-io=on".as_ref(), file.as_os_str()];
         let device = run("losetup", &arguments);
-        let mount = Some(kind.mount_device(device, &at).unwrap());
+        let mount = Some(kind.mount(device.as_ref(), &at, "").unwrap());
+        // Its user is the mount now: it goes with it.
+        run("losetup", &["-d".as_ref(), device.as_ref()]);
         Self { mount, client, disk, dir }
     }
 

@@ -98,7 +98,7 @@ fn changed(kind: Kind, image: &Image, change: impl FnOnce(&Path)) -> Image {
     let (file, at) = (dir.path().join("image"), dir.path().join("root"));
     image.store(&file).unwrap();
     fs::create_dir(&at).unwrap();
-    let mount = kind.mount_file(&file, &at).unwrap();
+    let mount = kind.mount(&file, &at, ",loop").unwrap();
     change(&at);
     drop(mount);
     Image::load(&file).unwrap()

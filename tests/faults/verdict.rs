@@ -51,7 +51,10 @@ struct Outcome {
     is_checked: bool,
 }
 
-/// Judges all states, on as many threads as there are processors.
+/// Threads for each processor: most of the time each waits for a program that it has started.
+const THREADS: usize = 3;
+
+/// Judges all states.
 pub(crate) fn judge(recording: &Recording, bare: &Tree, states: States<'_>, stop_at_first: bool) -> Tally {
     let promises: Vec<Promised> = recording.calls.iter().map(|calls| Promised::after(calls)).collect();
     let states = Mutex::new(states);
@@ -87,7 +90,7 @@ pub(crate) fn judge(recording: &Recording, bare: &Tree, states: States<'_>, stop
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+        for _ in 0..THREADS * std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(work);
         }
     });
@@ -115,7 +118,7 @@ impl Bench {
     pub(crate) fn with<T>(&self, image: &Image, work: impl FnOnce(&std::path::Path) -> T) -> Result<T, String> {
         image.store(&self.file()).unwrap();
         let at = self.dir.path().join("root");
-        let _mount = self.kind.mount_file(&self.file(), &at)?;
+        let _mount = self.kind.mount(&self.file(), &at, ",loop")?;
         Ok(work(&node_at(&at)))
     }
 
