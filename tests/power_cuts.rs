@@ -85,6 +85,47 @@ fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_btrfs() {
     sweep(Kind::Btrfs, 3, 6);
 }
 
+/// An update that a power cut ends before anything is switched is undone, and another power cut follows.
+fn undone(kind: Kind) {
+    let _one = begin();
+    let bare = Bare::new(kind);
+    let update = vec![Wish::config(&new())];
+    let recording = Recording::new(kind, bare.image.clone(), vec![], update, Neighbour::Quiet, None);
+    let is_journal = |call: &sysfault::Call| call.name.starts_with("rename") && call.path == "/var/lib/mcx/journal.json";
+    let begins_to_switch = recording.calls[0].iter().enumerate().filter(|(_, call)| is_journal(call)).nth(1).unwrap().0;
+    let at = recording.event_of(0, begins_to_switch);
+    let cut = |recording: &Recording, at| {
+        recording.states(vec![Point { at, loss: Loss::All, seed: 0 }]).next().unwrap().image
+    };
+    let life = |image| Bench::new(kind).with(image, |root| Life::of(root)).unwrap().unwrap();
+    let left = cut(&recording, at);
+    let staged = life(&left);
+    assert_eq!(staged.stage.as_deref(), Some("Opened"));
+    assert!(staged.tree.keys().any(|path| node_lives::is_staged(path)), "something is staged, durably");
+
+    let undo = Recording::new(kind, left, vec![staged.tree], vec![Wish::withdraw()], Neighbour::Quiet, None);
+    let found = life(&cut(&undo, undo.log.len()));
+    node_root::assert_same(&found.tree, &bare.tree, "undone, and the power gone");
+}
+
+#[test]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
+fn what_was_staged_for_an_update_that_was_undone_does_not_come_back_on_ext4() {
+    undone(Kind::Ext4);
+}
+
+#[test]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
+fn what_was_staged_for_an_update_that_was_undone_does_not_come_back_on_xfs() {
+    undone(Kind::Xfs);
+}
+
+#[test]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
+fn what_was_staged_for_an_update_that_was_undone_does_not_come_back_on_btrfs() {
+    undone(Kind::Btrfs);
+}
+
 /// A config of some items, of every kind.
 fn any_config(random: &mut Random) -> Value {
     let mut files = Vec::new();

@@ -462,7 +462,8 @@ impl Transaction {
         observer(&Step::EndUndoing);
         let this = Arc::new(self);
         let mine = Arc::clone(&this);
-        blocking(move || mine.unstage()).await?;
+        // Nobody looks for what was staged once the journal is closed: a power cut must not bring it back.
+        blocking(move || mine.unstage().and_then(|()| mine.flush())).await?;
         this.set_stage(journal, Stage::Undone)
     }
 }

@@ -8,6 +8,7 @@ use crate::node_root::{Node, Tree, source, tree_of};
 use crate::sysfault::{self, Call, Fault, Set};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -112,6 +113,8 @@ pub(crate) struct Life {
     pub(crate) current: String,
     /// Stage of the open update.
     pub(crate) stage: Option<String>,
+    /// Of all that is there, mcx's own files too: what the next run does depends on nothing else.
+    pub(crate) digest: u64,
 }
 
 impl Life {
@@ -131,7 +134,10 @@ impl Life {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let current = state("current.json")?.map(|current| word(&current["name"])).unwrap_or_default();
         let stage = state("journal.json")?.map(|journal| word(&journal["stage"]));
-        Ok(Self { tree: tree_of(root), current, stage })
+        let (tree, own) = (tree_of(root), root.join("var/lib/mcx"));
+        let mut hasher = DefaultHasher::new();
+        (&tree, own.exists().then(|| tree_of(&own))).hash(&mut hasher);
+        Ok(Self { tree, current, stage, digest: hasher.finish() })
     }
 }
 

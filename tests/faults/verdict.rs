@@ -6,7 +6,7 @@ use super::recording::{Life, Promised, Recording, State, States, Wish, node_at};
 use crate::node_lives::{is_staged, torn};
 use crate::node_root::{Tree, shown};
 use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::{fmt, fs};
@@ -19,8 +19,10 @@ const CHECKED: u64 = 16;
 pub(crate) struct Tally {
     /// Power cuts.
     pub(crate) states: usize,
-    /// Different disks that they left: each was mounted, judged, and brought to its end.
+    /// Different disks that they left: each was mounted and judged.
     pub(crate) disks: usize,
+    /// Different contents that these showed: each was brought to its end.
+    pub(crate) contents: usize,
     /// Of these, given to the checker of the file system.
     pub(crate) checked: usize,
     /// Power cuts after which something was wrong.
@@ -31,6 +33,7 @@ impl Tally {
     pub(crate) fn add(&mut self, from: &str, other: Self) {
         self.states += other.states;
         self.disks += other.disks;
+        self.contents += other.contents;
         self.checked += other.checked;
         self.violations.extend(other.violations.into_iter().map(|violation| format!("{from}: {violation}")));
     }
@@ -38,8 +41,12 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { states, disks, checked, violations } = self;
-        write!(f, "{states} power cuts, {disks} different disks, {checked} checked, {} violations", violations.len())
+        let Self { states, disks, contents, checked, violations } = self;
+        write!(
+            f,
+            "{states} power cuts, {disks} different disks ({checked} checked) of {contents} different contents, {} violations",
+            violations.len()
+        )
     }
 }
 
@@ -52,13 +59,14 @@ struct Outcome {
 }
 
 /// Threads for each processor: most of the time each waits for a program that it has started.
-const THREADS: usize = 3;
+const THREADS: usize = 2;
 
 /// Judges all states.
 pub(crate) fn judge(recording: &Recording, bare: &Tree, states: States<'_>, stop_at_first: bool) -> Tally {
     let promises: Vec<Promised> = recording.calls.iter().map(|calls| Promised::after(calls)).collect();
     let states = Mutex::new(states);
     let known: Mutex<HashMap<(u64, usize), Arc<Outcome>>> = Mutex::default();
+    let contents = Known::default();
     let tally = Mutex::new(Tally::default());
     let is_over = AtomicBool::new(false);
     let work = || {
@@ -68,7 +76,7 @@ pub(crate) fn judge(recording: &Recording, bare: &Tree, states: States<'_>, stop
             let key = (state.image.digest(), state.run);
             let found = known.lock().unwrap().get(&key).cloned();
             let is_new = found.is_none();
-            let outcome = found.unwrap_or_else(|| Arc::new(bench.examine(recording, bare, &state)));
+            let outcome = found.unwrap_or_else(|| Arc::new(bench.examine(recording, bare, &state, &contents)));
             known.lock().unwrap().insert(key, Arc::clone(&outcome));
             let mut wrong = outcome.wrong.clone();
             match &outcome.life {
@@ -94,7 +102,8 @@ pub(crate) fn judge(recording: &Recording, bare: &Tree, states: States<'_>, stop
             scope.spawn(work);
         }
     });
-    tally.into_inner().unwrap()
+    let contents = contents.into_inner().unwrap().len();
+    Tally { contents, ..tally.into_inner().unwrap() }
 }
 
 /// Where one thread mounts disks.
@@ -115,49 +124,61 @@ impl Bench {
     }
 
     /// Does something with what is on a disk, mounted.
-    pub(crate) fn with<T>(&self, image: &Image, work: impl FnOnce(&std::path::Path) -> T) -> Result<T, String> {
+    pub(crate) fn with<T>(&self, image: &Image, work: impl FnOnce(&Path) -> T) -> Result<T, String> {
         image.store(&self.file()).unwrap();
         let at = self.dir.path().join("root");
         let _mount = self.kind.mount(&self.file(), &at, ",loop")?;
         Ok(work(&node_at(&at)))
     }
 
-    fn examine(&self, recording: &Recording, bare: &Tree, state: &State) -> Outcome {
+    fn examine(&self, recording: &Recording, bare: &Tree, state: &State, known: &Known) -> Outcome {
         let run = state.run.min(recording.runs.len() - 1);
-        let (wish, target) = (&recording.runs[run], &recording.lives[run + 1].tree);
-        let digest = state.image.digest();
-        // Half of the disks are brought to the end of the update, the other half are given back at once.
-        let ways: &[_] = if digest & 1 == 0 {
-            &[("again", Some(wish), target), ("withdrawn", None, bare)]
-        } else {
-            &[("withdrawn at once", None, bare)]
-        };
         let mut wrong = Vec::new();
         let life = self.with(&state.image, |root| {
             let life = Life::of(root);
-            for (way, wish, target) in ways {
-                let withdraw = Wish::withdraw();
-                if let Err(error) = wish.unwrap_or(&withdraw).fulfil(root) {
-                    wrong.push(format!("{way}: {error}"));
-                    break;
-                }
-                let found = Life::of(root).map(|life| life.tree);
-                match &found {
-                    Ok(found) => wrong.extend(differ(found, target).map(|path| format!("{way}: {path}"))),
-                    Err(error) => wrong.push(format!("{way}: {error}")),
-                }
-                if wish.is_none() && root.join("var/lib/mcx").exists() {
-                    wrong.push(format!("{way}: there is still state of mcx"));
-                }
-            }
+            let digest = life.as_ref().map_or(state.image.digest(), |life| life.digest);
+            let before = known.lock().unwrap().get(&(digest, state.run)).cloned();
+            wrong = before.unwrap_or_else(|| {
+                let wrong = bring_to_an_end(root, &recording.runs[run], &recording.lives[run + 1].tree, bare, digest);
+                known.lock().unwrap().insert((digest, state.run), wrong.clone());
+                wrong
+            });
             life
         });
-        let is_checked = digest / 2 % CHECKED == 0;
+        let is_checked = state.image.digest() % CHECKED == 0;
         if is_checked && let Err(error) = self.kind.check(&self.file()) {
             wrong.push(error);
         }
         Outcome { life: life.and_then(|life| life), wrong, is_checked }
     }
+}
+
+/// By contents and run: what the next runs did wrong.
+type Known = Mutex<HashMap<(u64, usize), Vec<String>>>;
+
+/// Runs mcx again. Half of the contents are brought to the end of the update first, the other half are given back at once.
+fn bring_to_an_end(root: &Path, wish: &Wish, target: &Tree, bare: &Tree, digest: u64) -> Vec<String> {
+    let withdraw = Wish::withdraw();
+    let ways: &[_] = if digest % 2 == 0 {
+        &[("again", wish, target), ("withdrawn", &withdraw, bare)]
+    } else {
+        &[("withdrawn at once", &withdraw, bare)]
+    };
+    let mut wrong = Vec::new();
+    for (way, wish, target) in ways {
+        if let Err(error) = wish.fulfil(root) {
+            wrong.push(format!("{way}: {error}"));
+            return wrong;
+        }
+        match Life::of(root) {
+            Ok(found) => wrong.extend(differ(&found.tree, target).map(|path| format!("{way}: {path}"))),
+            Err(error) => wrong.push(format!("{way}: {error}")),
+        }
+    }
+    if root.join("var/lib/mcx").exists() {
+        wrong.push("withdrawn: there is still state of mcx".to_owned());
+    }
+    wrong
 }
 
 fn differ<'a>(found: &'a Tree, expected: &'a Tree) -> impl Iterator<Item = String> + 'a {
