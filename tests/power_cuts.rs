@@ -97,7 +97,7 @@ fn undone(kind: Kind) {
     let cut = |recording: &Recording, at| {
         recording.states(vec![Point { at, loss: Loss::All, seed: 0 }]).next().unwrap().image
     };
-    let life = |image| Bench::new(kind).with(image, |root| Life::of(root)).unwrap().unwrap();
+    let life = |image: &faults::image::Image| Bench::new(kind).with(image, Life::of).unwrap().unwrap();
     let left = cut(&recording, at);
     let staged = life(&left);
     assert_eq!(staged.stage.as_deref(), Some("Opened"));

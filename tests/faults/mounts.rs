@@ -3,13 +3,17 @@
 
 use super::image::{Event, Image};
 use super::nbd::Disk;
-use nix::mount::{MsFlags, mount};
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// Longest wait for what takes some milliseconds.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +95,14 @@ pub(crate) struct Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let unmounted = try_run("umount", &[self.at.as_os_str()]);
+        let until = Instant::now() + PATIENCE;
+        let unmounted = loop {
+            match umount2(&self.at, MntFlags::empty()) {
+                // A program that another thread is just starting has our files open until it runs.
+                Err(Errno::EBUSY) if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+                unmounted => break unmounted,
+            }
+        };
         if self.kind == Kind::Btrfs {
             // Else the kernel takes the next disk for the same one, gone back in time.
             let _ = try_run("btrfs", &["device".as_ref(), "scan".as_ref(), "--forget".as_ref()]);
@@ -136,7 +147,7 @@ impl<M: Send + 'static> Recorded<M> {
             .spawn()
             .unwrap();
         let file = folder.join("nbd");
-        let until = Instant::now() + Duration::from_mins(1);
+        let until = Instant::now() + PATIENCE;
         while !file.exists() {
             assert_eq!(client.try_wait().unwrap(), None, "nbdfuse has ended");
             assert!(Instant::now() < until, "nbdfuse does not show the disk");
