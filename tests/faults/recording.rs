@@ -87,9 +87,13 @@ impl Bare {
         Self { kind, image, tree: node.tree() }
     }
 
-    /// The same after a wish was fulfilled.
-    pub(crate) fn after(&self, wish: &Wish) -> Image {
-        changed(self.kind, &self.image, |mount| wish.fulfil(&node_at(mount)).unwrap())
+    /// The same after these wishes were fulfilled.
+    pub(crate) fn after(&self, wishes: &[Wish]) -> Image {
+        changed(self.kind, &self.image, |mount| {
+            for wish in wishes {
+                wish.fulfil(&node_at(mount)).unwrap();
+            }
+        })
     }
 }
 

@@ -58,15 +58,25 @@ struct Outcome {
     is_checked: bool,
 }
 
+/// After how many power cuts it says how far it is.
+const TOLD: usize = 200;
 /// Threads for each processor: most of the time each waits for a program that it has started.
-const THREADS: usize = 2;
+const THREADS: usize = 4;
 
 /// Judges all states.
-pub(crate) fn judge(recording: &Recording, bare: &Tree, states: States<'_>, stop_at_first: bool) -> Tally {
+///
+/// `contents` are those that were brought to an end before, by recordings of the same runs.
+pub(crate) fn judge(
+    recording: &Recording,
+    bare: &Tree,
+    contents: &Known,
+    states: States<'_>,
+    stop_at_first: bool,
+) -> Tally {
     let promises: Vec<Promised> = recording.calls.iter().map(|calls| Promised::after(calls)).collect();
     let states = Mutex::new(states);
     let known: Mutex<HashMap<(u64, usize), Arc<Outcome>>> = Mutex::default();
-    let contents = Known::default();
+    let known_before = contents.lock().unwrap().len();
     let tally = Mutex::new(Tally::default());
     let is_over = AtomicBool::new(false);
     let work = || {
@@ -76,7 +86,7 @@ pub(crate) fn judge(recording: &Recording, bare: &Tree, states: States<'_>, stop
             let key = (state.image.digest(), state.run);
             let found = known.lock().unwrap().get(&key).cloned();
             let is_new = found.is_none();
-            let outcome = found.unwrap_or_else(|| Arc::new(bench.examine(recording, bare, &state, &contents)));
+            let outcome = found.unwrap_or_else(|| Arc::new(bench.examine(recording, bare, &state, contents)));
             known.lock().unwrap().insert(key, Arc::clone(&outcome));
             let mut wrong = outcome.wrong.clone();
             match &outcome.life {
@@ -87,6 +97,9 @@ pub(crate) fn judge(recording: &Recording, bare: &Tree, states: States<'_>, stop
             tally.states += 1;
             tally.disks += usize::from(is_new);
             tally.checked += usize::from(is_new && outcome.is_checked);
+            if tally.states % TOLD == 0 {
+                eprintln!("{:?}: until now {tally}", recording.kind);
+            }
             if !wrong.is_empty() {
                 let stage = outcome.life.as_ref().ok().and_then(|life| life.stage.clone());
                 tally.violations.push(format!(
@@ -102,7 +115,7 @@ pub(crate) fn judge(recording: &Recording, bare: &Tree, states: States<'_>, stop
             scope.spawn(work);
         }
     });
-    let contents = contents.into_inner().unwrap().len();
+    let contents = contents.lock().unwrap().len() - known_before;
     Tally { contents, ..tally.into_inner().unwrap() }
 }
 
@@ -154,7 +167,7 @@ impl Bench {
 }
 
 /// By contents and run: what the next runs did wrong.
-type Known = Mutex<HashMap<(u64, usize), Vec<String>>>;
+pub(crate) type Known = Mutex<HashMap<(u64, usize), Vec<String>>>;
 
 /// Runs mcx again. Half of the contents are brought to the end of the update first, the other half are given back at once.
 fn bring_to_an_end(root: &Path, wish: &Wish, target: &Tree, bare: &Tree, digest: u64) -> Vec<String> {
