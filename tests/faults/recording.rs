@@ -4,7 +4,7 @@
 use super::image::{Cached, Event, Image, Loss};
 use super::mounts::{Kind, Recorded, memory};
 use crate::node_lives::before;
-use crate::node_root::{Node, Tree, source, tree_of};
+use crate::node_root::{Node, Tree, source, tree_of, whole_of};
 use crate::sysfault::{self, Call, Fault, Set};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,9 +138,9 @@ impl Life {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let current = state("current.json")?.map(|current| word(&current["name"])).unwrap_or_default();
         let stage = state("journal.json")?.map(|journal| word(&journal["stage"]));
-        let (tree, own) = (tree_of(root), root.join("var/lib/mcx"));
+        let (tree, whole) = (tree_of(root), whole_of(root));
         let mut hasher = DefaultHasher::new();
-        (&tree, own.exists().then(|| tree_of(&own))).hash(&mut hasher);
+        whole.hash(&mut hasher);
         Ok(Self { tree, current, stage, digest: hasher.finish() })
     }
 }

@@ -102,10 +102,18 @@ pub(crate) fn judge(
             }
             if !wrong.is_empty() {
                 let stage = outcome.life.as_ref().ok().and_then(|life| life.stage.clone());
-                tally.violations.push(format!(
+                let what = format!(
                     "{:?} {:?} in run {}, journal {stage:?}: {}",
-                    recording.kind, state.point, state.run, wrong.join("\n  ")
-                ));
+                    recording.kind,
+                    state.point,
+                    state.run,
+                    wrong.join("\n  ")
+                );
+                // A sweep is long: it says at once what it finds.
+                if !stop_at_first && tally.violations.len() < 5 {
+                    eprintln!("{what}");
+                }
+                tally.violations.push(what);
                 is_over.fetch_or(stop_at_first, Ordering::Relaxed);
             }
         }
