@@ -13,7 +13,7 @@ MCX ?=
 # release, or ci: bigger, and built in half the time
 PROFILE ?= release
 
-.PHONY: help demo demo-down test test-e2e soak bench bench-offline lint lint-shell deny image generate generated-current install uninstall clean
+.PHONY: help demo demo-down test test-e2e soak soak-node soak-power bench bench-offline lint lint-shell deny image generate generated-current install uninstall clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,15 +24,22 @@ demo: ## a real cluster on this machine, and a rollout to watch (root, Linux; in
 demo-down: ## remove the demo's cluster
 	@demo/demo.sh down
 
-test: ## all tests: plain ones, then those on a real cluster (root and Go; without them: cargo test)
+test: ## all tests: plain ones, power cuts, then those on a real cluster (root and Go; without them: cargo test)
 	cargo test --locked
+	tests/faults/power.sh
 	tests/rig/e2e.sh
 
 test-e2e: ## only the tests on a real cluster; TEST="e2e_chrony e2e_drift", FILTER=word and KEEP=1 choose
 	tests/rig/e2e.sh $(TEST)
 
-soak: ## all of what `make test` runs a sample: failures at every stage of a rollout, random states (MCX_SEED=N: from another one on)
+soak: soak-node soak-power ## all of what `make test` runs a sample: failures at every stage of a rollout, random states (MCX_SEED=N: from another one on)
 	MCX_SOAK=1 SHOW=1 tests/rig/e2e.sh e2e_failover e2e_agree
+
+soak-node: ## the node's transaction killed, or failed, at every system call; every damage to its state (root; MCX_SOAK=5: every fifth)
+	MCX_SOAK=$${MCX_SOAK:-1} cargo test --locked --test sweep_kill --test sweep_error --test sweep_daemon --test node_damage --test disk_faults -- --nocapture
+
+soak-power: ## every power cut of an update and its withdrawal, and 1,000 of random updates, on ext4, xfs and btrfs (root)
+	MCX_SOAK=1 tests/faults/power.sh
 
 bench: ## the numbers that mcx promises: offline, and measured on a real cluster
 	@offline=0; cargo bench --locked --bench offline || offline=$$?; tests/rig/bench.sh && exit $$offline
@@ -46,9 +53,9 @@ lint: lint-shell deny ## format, clippy, shell scripts, licences and duplicate c
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --lib --quiet
 
 lint-shell:
-	@if command -v shellcheck >/dev/null; then shellcheck -x -S warning .ci/run build/*.sh build/kubectl_complete-mcx demo/*.sh tests/rig/*.sh; \
+	@if command -v shellcheck >/dev/null; then shellcheck -x -S warning .ci/run build/*.sh build/kubectl_complete-mcx demo/*.sh tests/faults/*.sh tests/rig/*.sh; \
 	else echo "lint: shellcheck is not installed: scripts are only parsed"; \
-	  for f in .ci/run build/*.sh build/kubectl_complete-mcx demo/*.sh tests/rig/*.sh; do bash -n "$$f"; done; fi
+	  for f in .ci/run build/*.sh build/kubectl_complete-mcx demo/*.sh tests/faults/*.sh tests/rig/*.sh; do bash -n "$$f"; done; fi
 
 deny:
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked --all-features check bans licenses sources; \

@@ -10,7 +10,7 @@ use mcx::node::folder;
 use mcx::node::host::Host;
 use mcx::node::journal::NamedConfig;
 use mcx::node::plan::Step;
-use node_root::{Node, assert_same};
+use node_root::{Node, assert_same, source};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -33,15 +33,6 @@ spec:
       - name: chronyd.service
         actions: [{type: None}]
 ";
-
-fn source(name: &str, config: &Value) -> String {
-    let mut config = config.clone();
-    config["ignition"] = json!({"version": "3.4.0"});
-    let object = json!({"apiVersion": "machineconfiguration.alauda.io/v1alpha1", "kind": "MachineConfig",
-        "metadata": {"name": name, "labels": {"machineconfiguration.alauda.io/role": "worker"}},
-        "spec": {"config": config}});
-    format!("---\n{object}\n")
-}
 
 fn file(path: &str, text: &str) -> Value {
     json!({"path": path, "mode": 420, "contents": {"source": format!("data:,{text}")}})
@@ -136,6 +127,36 @@ fn a_folder_becomes_what_a_node_would_have_and_is_given_back() {
     let nothing = apply(node.root(), "", &["--withdraw"]);
     assert_eq!(nothing.status.code(), Some(0));
     assert!(out(&nothing).ends_with("already: nothing to do\n"), "{}", out(&nothing));
+}
+
+/// Killed in its last steps, a withdrawal has given all back, and leaves what it keeps for itself.
+#[test]
+fn a_withdrawal_that_was_cut_off_at_its_very_end_is_ended_by_the_next() {
+    let Some(node) = Node::new() else { return };
+    let bare = node.tree();
+    for left in [
+        &["/var/lib/mcx/"][..],
+        &["/var/lib/mcx/originals/made.json", "/var/lib/mcx/lock"],
+        &["/var/lib/mcx/originals/.mcx-0123456789abcdef"],
+        // The folder itself was about to be made, at the very beginning.
+        &["/var/lib/.mcx-add2952a809c32c6/"],
+    ] {
+        assert_eq!(apply(node.root(), &chrony("one"), &[]).status.code(), Some(0));
+        let made = fs::read(node.at("/var/lib/mcx/originals/made.json")).unwrap();
+        assert_eq!(apply(node.root(), "", &["--withdraw"]).status.code(), Some(0));
+        for path in left {
+            let at = node.at(path);
+            fs::create_dir_all(at.parent().unwrap()).unwrap();
+            match at.file_name().unwrap().to_str().unwrap() {
+                "mcx" | ".mcx-add2952a809c32c6" => fs::create_dir_all(&at).unwrap(),
+                "made.json" => fs::write(&at, &made).unwrap(),
+                _ => fs::write(&at, "").unwrap(),
+            }
+        }
+        assert_eq!(apply(node.root(), "", &["--withdraw"]).status.code(), Some(0), "{left:?}");
+        assert!(!node.at("/var/lib/mcx").exists(), "{left:?}");
+        assert_same(&node.tree(), &bare, &format!("{left:?}"));
+    }
 }
 
 #[test]

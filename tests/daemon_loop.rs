@@ -308,18 +308,35 @@ fn a_missing_policy_generation_is_waited_for() {
 }
 
 #[test]
-fn a_damaged_state_is_told_and_nothing_is_touched() {
-    run(async |node| {
-        let (api, running) = joined(node).await;
-        api.annotate("desiredConfig", "rendered-w-1");
-        until(&api, "the file", done_at(&api, "rendered-w-1")).await;
-        running.stop().await;
-        node.write("/var/lib/mcx/current.json", "{\"half", 0o600);
-        let running = start(node, &api);
-        api.annotate("desiredConfig", "rendered-w-2");
-        until(&api, "Degraded", || api.annotation("state") == "Degraded").await;
-        assert!(api.annotation("reason").contains("/var/lib/mcx/current.json"), "{}", api.annotation("reason"));
-        assert_eq!(node.read("/etc/hello.conf"), "one\n");
-        running.stop().await;
-    });
+fn damaged_state_is_a_reason_that_names_the_file_and_nothing_is_touched_until_it_is_put_right() {
+    for (name, newer) in [("journal.json", false), ("current.json", true)] {
+        run(async |node| {
+            let (api, running) = joined(node).await;
+            api.annotate("desiredConfig", "rendered-w-1");
+            until(&api, "the file", done_at(&api, "rendered-w-1")).await;
+            running.stop().await;
+            let path = format!("/var/lib/mcx/{name}");
+            let whole = std::fs::read_to_string(node.at("/var/lib/mcx/current.json")).unwrap();
+            let damaged =
+                if newer { whole.replacen("\"version\":1", "\"version\":9", 1) } else { whole[..40].to_owned() };
+            std::fs::write(node.at(&path), damaged).unwrap();
+            let tree = node.tree();
+            let running = start(node, &api);
+            api.annotate("desiredConfig", "rendered-w-2");
+            until(&api, &path, || api.annotation("reason").contains(&path)).await;
+            assert_eq!(api.annotation("state"), "Degraded");
+            let said = if newer { "was written by a newer mcx (form 9" } else { "is damaged (cut off); move it away" };
+            assert!(api.annotation("reason").contains(said), "{}", api.annotation("reason"));
+            assert!(node.tree() == tree, "{path}: something was touched");
+            if name == "current.json" {
+                std::fs::write(node.at(&path), whole).unwrap();
+            } else {
+                // The way out that the reason tells.
+                std::fs::remove_file(node.at(&path)).unwrap();
+            }
+            until(&api, "the next config", done_at(&api, "rendered-w-2")).await;
+            assert_eq!(node.read("/etc/hello.conf"), "two\n");
+            running.stop().await;
+        });
+    }
 }

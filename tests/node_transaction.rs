@@ -3,101 +3,16 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
+#[path = "support/node_lives.rs"]
+mod node_lives;
 #[path = "support/node_root.rs"]
 mod node_root;
 
 use mcx::node::journal::Stage;
-use node_root::{Node, Tree, assert_same, config, empty, file, named, owned_file};
-use serde_json::{Value, json};
+use node_lives::{assert_each_whole, at_old, before, lives, new, old};
+use node_root::{Node, assert_same, config, empty, file, named};
+use serde_json::json;
 use std::collections::BTreeSet;
-
-const APP: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
-const APP_MOVED: &str = "[Service]\nExecStart=/bin/false\n[Install]\nWantedBy=other.target\nAlias=app-alias.service\n";
-
-/// Things of every kind that were there before mcx.
-fn before(node: &Node) {
-    node.write("/etc/a.conf", "original a\n", 0o640);
-    node.own("/etc/a.conf", 1000, 107);
-    node.link("../nowhere/b", "/etc/b.conf");
-    node.write("/etc/setuid", "#!/bin/true\n", 0o4755);
-    nix::unistd::mkfifo(&node.at("/etc/pipe"), nix::sys::stat::Mode::from_bits_truncate(0o620)).unwrap();
-    node.write("/home/boot/.ssh/authorized_keys", "ssh-ed25519 AAAA mine\n", 0o640);
-    node.own("/home/boot/.ssh", 1000, 1000);
-    node.own("/home/boot/.ssh/authorized_keys", 1000, 1000);
-    node.write("/etc/systemd/system/local.service", "[Service]\nExecStart=/bin/true\n", 0o600);
-    node.link("/dev/null", "/etc/systemd/system/vendor.service");
-}
-
-fn old() -> Value {
-    config(
-        &[
-            file("/etc/a.conf", "a of old\n", 0o644),
-            owned_file("/etc/new/dir/c.conf", "c\n", 0o600, json!({"id": 1000}), json!({"name": "chrony"})),
-            file("/etc/gone.conf", "gone\n", 0o644),
-            file("/etc/same.conf", "same\n", 0o644),
-        ],
-        &[
-            json!({"name": "app.service", "contents": APP, "enabled": true, "dropins": [{"name": "10-x.conf", "contents": "[Service]\nNice=1\n"}]}),
-            json!({"name": "chronyd.service", "enabled": false, "mask": true}),
-            json!({"name": "local.service", "contents": "[Service]\nExecStart=/bin/false\n"}),
-        ],
-        Some(&[1]),
-    )
-}
-
-fn new() -> Value {
-    config(
-        &[
-            file("/etc/a.conf", "a of new\n", 0o600),
-            file("/etc/b.conf", "b\n", 0o644),
-            file("/etc/setuid", "#!/bin/false\n", 0o4755),
-            file("/etc/pipe", "a file\n", 0o644),
-            file("/etc/cron.d/job", "# none\n", 0o644),
-            file("/etc/same.conf", "same\n", 0o644),
-        ],
-        &[
-            json!({"name": "app.service", "contents": APP_MOVED, "enabled": true}),
-            json!({"name": "vendor.service", "enabled": true, "mask": false}),
-            json!({"name": "late.service", "contents": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\nAlso=vendor.service\n", "enabled": true}),
-        ],
-        Some(&[1, 2]),
-    )
-}
-
-/// A node with `old` applied, and the trees of all its lives.
-struct Lives {
-    bare: Tree,
-    old: Tree,
-    new: Tree,
-}
-
-fn at_old() -> Option<Node> {
-    let node = Node::new()?;
-    before(&node);
-    node.update(&empty(), &old());
-    Some(node)
-}
-
-fn lives() -> Option<Lives> {
-    let node = Node::new()?;
-    before(&node);
-    let bare = node.tree();
-    node.update(&empty(), &old());
-    let at_old = node.tree();
-    node.update(&old(), &new());
-    Some(Lives { bare, old: at_old, new: node.tree() })
-}
-
-/// Each managed file is wholly of one of these lives: type, bytes, mode and owner. Staged files beside them are not yet
-/// anybody's.
-fn assert_each_whole(found: &Tree, lives: &Lives, when: &str) {
-    for (path, entry) in found {
-        let known = [&lives.bare, &lives.old, &lives.new].iter().any(|life| life.get(path) == Some(entry));
-        let is_ours = path.contains("/.mcx-");
-        let is_dir = entry.0 == 'd';
-        assert!(known || is_ours || is_dir, "{when}: {path} is torn");
-    }
-}
 
 #[test]
 fn a_kill_before_any_step_ends_at_the_old_or_at_the_new_config() {

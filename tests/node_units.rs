@@ -314,3 +314,42 @@ fn an_unwritable_state_folder_stops_before_anything_is_touched() {
     assert_same(&node.tree(), &before, "nothing was begun");
     assert_eq!(fs::metadata(node.at("/var/lib/mcx")).unwrap().permissions().mode() & 0o777, 0o700);
 }
+
+/// `systemctl` ends well, and says `enabled` afterwards, when some of a unit's links could be made.
+#[test]
+fn an_enabling_that_made_only_some_links_is_no_success_and_one_that_was_cut_off_is_completed() {
+    let Some(node) = Node::new() else { return };
+    let body = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\nRequiredBy=other.target\nAlias=ax.service\n";
+    let to = units(&[json!({"name": "a.service", "contents": body, "enabled": true})]);
+    let links = ["multi-user.target.wants/a.service", "other.target.requires/a.service", "ax.service"]
+        .map(|link| format!("/etc/systemd/system/{link}"));
+    // A file where systemd needs a folder.
+    node.write("/etc/systemd/system/other.target.requires", "", 0o644);
+    let bare = node.tree();
+    let disk = node.disk();
+    let mut journal = Node::open(&disk, &empty(), &to);
+    let error = node.runtime.block_on(disk.forward(&mut journal)).unwrap_err().to_string();
+    assert!(error.contains("`systemctl enable a.service` failed") && error.contains(&links[1]), "{error}");
+    node.runtime.block_on(disk.back(&mut journal)).unwrap();
+    disk.close().unwrap();
+    assert_same(&node.tree(), &bare, "undone");
+    fs::remove_file(node.at("/etc/systemd/system/other.target.requires")).unwrap();
+
+    for missing in &links {
+        let node = node.copy();
+        let disk = node.disk();
+        let mut journal = Node::open(&disk, &empty(), &to);
+        // As a kill in the middle of `systemctl` leaves it.
+        let mut cut = |step: &mcx::node::plan::Step| {
+            if step.to_string() == "enable a.service" {
+                for link in links.iter().filter(|link| *link != missing) {
+                    node.link("/etc/systemd/system/a.service", link);
+                }
+                assert_eq!(node.systemctl(&["is-enabled", "a.service"]), "enabled");
+            }
+        };
+        node.runtime.block_on(disk.forward_observed(&mut journal, &mut cut)).unwrap();
+        disk.close().unwrap();
+        assert!(links.iter().all(|link| node.at(link).is_symlink()), "{missing} is not made");
+    }
+}

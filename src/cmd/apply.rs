@@ -175,7 +175,7 @@ impl Report {
     }
 
     async fn apply(&mut self, host: Arc<Host>, to: &NamedConfig, policy: &EffectivePolicy) -> anyhow::Result<()> {
-        if to.name.is_empty() && folder::is_untouched(&host)? {
+        if to.name.is_empty() && !folder::has_state(&host)? {
             return Ok(());
         }
         let disk = match Disk::open(host, Duration::ZERO).await {
@@ -191,10 +191,10 @@ impl Report {
         }
         let result = self.apply_locked(&disk, to, policy).await;
         // Whether all was given back or nothing was begun: a folder that has nothing of mcx has no state of it either.
-        if folder::is_untouched(disk.host())? {
-            disk.forget()?;
-        }
-        result
+        let tidied = folder::is_untouched(disk.host()).and_then(|is_bare| if is_bare { disk.forget() } else { Ok(()) });
+        // Why it could not be done says more than what then could not be tidied.
+        result?;
+        Ok(tidied?)
     }
 
     async fn apply_locked(&mut self, disk: &Disk, to: &NamedConfig, policy: &EffectivePolicy) -> anyhow::Result<()> {

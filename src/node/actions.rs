@@ -111,7 +111,7 @@ pub async fn run(disk: &Disk, mut journal: Journal, watch: Duration) -> Outcome 
 
 /// Carries out one action. The error is for people.
 async fn act(host: &Host, action: &Action) -> Result<(), String> {
-    if !host.has_systemd() {
+    if !host.has_systemd().map_err(|e| one_line(&e))? {
         tracing::info!(%action, "no service manager runs in this root: the action is skipped");
         return Ok(());
     }
@@ -163,7 +163,7 @@ async fn command(host: &Host, args: &[&str]) -> Result<Output, Error> {
 }
 
 async fn show(host: &Host, unit: &str) -> Result<Unit, Error> {
-    if !host.has_systemd() {
+    if !host.has_systemd()? {
         return Ok(Unit { active: "inactive".into(), ..Unit::default() });
     }
     let argv = ["systemctl", "show", PROPERTIES, "--", unit];
@@ -172,7 +172,7 @@ async fn show(host: &Host, unit: &str) -> Result<Unit, Error> {
 
 /// Looks at the units until `time` has passed. A unit on its way then gets as long again.
 async fn watch_units(host: &Host, expected: &BTreeMap<String, Expected>, time: Duration) -> Result<(), String> {
-    if expected.is_empty() || !host.has_systemd() {
+    if expected.is_empty() || !host.has_systemd().map_err(|e| one_line(&e))? {
         return Ok(());
     }
     let start = tokio::time::Instant::now();

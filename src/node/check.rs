@@ -238,7 +238,12 @@ impl Checker<'_> {
     fn space(&mut self, needs: BTreeMap<u64, (OwnedFd, Need)>, kept: u64) -> Result<(), Error> {
         let mut needs = needs;
         let state = super::disk::STATE_DIR;
-        if let Ok(dir) = self.root.dir(state) {
+        let dir = match self.root.dir(state) {
+            Ok(dir) => Some(dir),
+            Err(error) if is_absent(&error) => None,
+            Err(error) => return Err(Error::file("open", state)(error)),
+        };
+        if let Some(dir) = dir {
             let device = fstat(&dir).map_err(|errno| Error::file("look at", state)(errno.into()))?.st_dev;
             let (_, need) =
                 needs.entry(device).or_insert_with(|| (dir, Need { path: state.into(), ..Need::default() }));

@@ -5,19 +5,17 @@ use super::form::{self, Damage};
 use super::host::{Error, Host, Kind, Meta, Root, is_absent};
 use super::journal::{self, Failed, Journal, NamedConfig, Stage, Stored};
 use super::layout::Layout;
-use super::originals::Originals;
+use super::originals::{MADE, Originals};
 use super::plan::{Observer, Way};
 use super::transaction::{Transaction, ancestors, blocking};
 use super::watch::Watch;
 use super::{check, units};
 use crate::api::NodeName;
 use crate::render::items::Items;
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,13 +34,24 @@ pub struct Disk {
     host: Arc<Host>,
     watch: tokio::sync::Mutex<Watch>,
     /// Let go with the process, however it ends.
-    lock: Flock<File>,
+    lock: Lock,
 }
 
 /// The lock of a root. What stands in it says whose the root is, also while nobody holds it.
 pub(super) const LOCK: &str = "/var/lib/mcx/lock";
 /// Longest text of it that is read, in bytes.
 const LOCK_LIMIT: u64 = 4 << 10;
+
+/// A lock that is held. It is let go by word and not only by closing the file: a process that is just being started has
+/// that file open too, until it becomes another program.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Where this fails the end of the process does it.
+        let _ = self.0.unlock();
+    }
+}
 
 /// How a comparison looks at an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,17 +79,14 @@ impl Disk {
         let until = Instant::now() + patience;
         let lock = loop {
             let file = root.lock_file(LOCK).map_err(Error::file("open", LOCK))?;
-            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            match file.try_lock() {
                 // Whoever held it has removed it meanwhile, with all other state: the next one has a file of its own.
-                Ok(lock) if lock.metadata().is_ok_and(|about| about.nlink() == 0) => {}
-                Ok(lock) => break lock,
-                Err((_, Errno::EWOULDBLOCK | Errno::EINTR)) if Instant::now() < until => {
-                    tokio::time::sleep(LOCK_EVERY).await;
-                }
-                Err((_, Errno::EWOULDBLOCK)) => {
-                    return Err(Error::Held(LOCK.to_owned()));
-                }
-                Err((_, errno)) => return Err(Error::file("lock", LOCK)(errno.into())),
+                Ok(()) if file.metadata().is_ok_and(|about| about.nlink() == 0) => {}
+                Ok(()) => break Lock(file),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => tokio::time::sleep(LOCK_EVERY).await,
+                Err(TryLockError::WouldBlock) => return Err(Error::Held(LOCK.to_owned())),
+                Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(TryLockError::Error(error)) => return Err(Error::file("lock", LOCK)(error)),
             }
         };
         if !made.is_empty() {
@@ -97,7 +103,7 @@ impl Disk {
         if read_keeper(self.host.root())?.as_deref() == Some(text.trim_end()) {
             return Ok(());
         }
-        let file: &File = &self.lock;
+        let file = &self.lock.0;
         let written =
             file.set_len(0).and_then(|()| file.write_all_at(text.as_bytes(), 0)).and_then(|()| file.sync_all());
         written.map_err(Error::file("write", LOCK))
@@ -110,14 +116,17 @@ impl Disk {
             |path: &str| root.place(path).and_then(|place| place.remove()).map_err(Error::file("remove", path));
         let remove_dir = |path: &str| root.remove_empty_dir(path).map_err(Error::file("remove", path));
         let made = Originals::of(root).made()?;
+        for name in ["journal", "previous", "failed", "current"] {
+            remove_state(root, name)?;
+        }
         let originals = format!("{STATE_DIR}/originals");
-        for name in root.names(&originals).map_err(Error::file("read", &originals))? {
+        let mut names = root.names(&originals).map_err(Error::file("read", &originals))?;
+        // Which folders were made is known until all else is gone: a run that is cut off here is finished by the next.
+        names.sort_by_key(|name| name == MADE);
+        for name in names {
             remove(&format!("{originals}/{}", name.to_string_lossy()))?;
         }
         remove_dir(&originals)?;
-        for name in ["previous", "failed", "current"] {
-            remove_state(root, name)?;
-        }
         // Last: until here nobody else looks at any of it.
         remove(LOCK)?;
         remove_dir(STATE_DIR)?;
@@ -250,12 +259,14 @@ impl Disk {
         originals.set_links(None)?;
         let made = originals.made()?;
         let mut kept = made.clone();
-        kept.retain(|dir| {
+        for dir in &made {
             // The folders of our own state go last of all.
             let paths = layout.places.keys().map(String::as_str).chain([STATE_DIR]);
             let is_needed = paths.into_iter().any(|path| path.starts_with(&format!("{dir}/")));
-            is_needed && root.seen(dir).is_ok_and(|seen| seen.kind == Kind::Dir)
-        });
+            if !is_needed || root.seen(dir).map_err(Error::file("look at", dir))?.kind != Kind::Dir {
+                kept.remove(dir);
+            }
+        }
         if kept == made { Ok(()) } else { originals.set_made(&kept) }
     }
 
@@ -383,5 +394,7 @@ pub(super) fn write_state<T: Serialize>(root: &Root, path: &str, kind: &str, val
 fn remove_state(root: &Root, name: &str) -> Result<(), Error> {
     let path = state_path(name);
     let place = root.place(&path).map_err(Error::file("open", &path))?;
-    place.remove().and_then(|()| place.sync()).map_err(Error::file("remove", &path))
+    // What a crash left half written is found by its name: with the file it goes too.
+    let removed = place.unstage().and_then(|()| place.remove()).and_then(|()| place.sync());
+    removed.map_err(Error::file("remove", &path))
 }

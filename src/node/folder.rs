@@ -4,11 +4,12 @@
 
 use super::compare::Deviation;
 use super::disk::{self, Disk};
-use super::host::{Error, Host};
+use super::host::{Error, Host, Kind, is_absent};
 use super::journal::{self, Journal, NamedConfig, Stage};
 use super::layout::Layout;
 use super::machine::{self, Compared, Held, OwnNode, Read, Situation, Trouble, Work};
 use super::plan::{Observer, Step, Way, plan};
+use super::transaction::ancestors;
 use super::{check, check::Check};
 use crate::api::ConfigName;
 use crate::render::items::Items;
@@ -52,6 +53,23 @@ pub fn keeper(host: &Host) -> Result<Option<String>, Error> {
     Ok(open.map(|open| {
         format!("in the middle of a daemon's update to {}: start that daemon, it finishes the update", open.to.name)
     }))
+}
+
+/// Whether mcx keeps anything of its own here: also what a run left that was cut off at its very beginning or end.
+pub fn has_state(host: &Host) -> Result<bool, Error> {
+    let root = host.root();
+    for dir in ancestors(disk::STATE_DIR).into_iter().chain([disk::STATE_DIR]) {
+        let is_staged = match root.place(dir) {
+            Ok(place) => place.has_staged(),
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(error) => Err(error),
+        };
+        if is_staged.map_err(Error::file("look at", dir))? {
+            return Ok(true);
+        }
+    }
+    let seen = root.seen(disk::STATE_DIR).map_err(Error::file("look at", disk::STATE_DIR))?;
+    Ok(seen.kind != Kind::Absent)
 }
 
 /// Whether mcx has nothing in this root.
@@ -130,8 +148,20 @@ pub async fn update(disk: &Disk, to: &NamedConfig, observer: &mut Observer<'_>) 
     carry(disk, journal, &name, observer).await
 }
 
-/// Carries an open update to its end. The state machine decides.
+/// Carries an open update to its end, or says that it is open still.
 async fn carry(disk: &Disk, journal: Journal, to: &ConfigName, observer: &mut Observer<'_>) -> Result<Ended, Error> {
+    let name = journal.to.name.clone();
+    let carried = carry_on(disk, journal, to, observer).await;
+    let Err(error) = carried else { return carried };
+    if !disk.stored().is_ok_and(|stored| stored.journal.is_none()) {
+        let what = if name.is_empty() { "withdrawal".to_owned() } else { format!("update to {name}") };
+        return Err(Error::Other(format!("{}; the {what} is not ended, the next run ends it", said(&error))));
+    }
+    Err(error)
+}
+
+/// The state machine decides.
+async fn carry_on(disk: &Disk, journal: Journal, to: &ConfigName, observer: &mut Observer<'_>) -> Result<Ended, Error> {
     let mut journal = journal;
     let mut compared = None;
     loop {
@@ -144,10 +174,10 @@ async fn carry(disk: &Disk, journal: Journal, to: &ConfigName, observer: &mut Ob
                     machine::after_failed_forward(journal.stage, journal.to.name.as_str(), &trouble)
                 {
                     journal = machine::failing(journal, &reason, None);
-                    disk.write_journal(&journal)?;
+                    disk.write_journal(&journal).map_err(|second| after(&text, &second))?;
                 } else {
-                    disk.back_observed(&mut journal, observer).await?;
-                    disk.close()?;
+                    undo(disk, &mut journal, observer).await.map_err(|second| after(&text, &second))?;
+                    disk.close().map_err(|second| after(&text, &second))?;
                     return Ok(Ended::Undone(text));
                 }
             }
@@ -159,9 +189,9 @@ async fn carry(disk: &Disk, journal: Journal, to: &ConfigName, observer: &mut Ob
                 journal = machine::failing(journal, &reason, None);
                 disk.write_journal(&journal)?;
             }
-            machine::Step::Back => disk.back_observed(&mut journal, observer).await?,
+            machine::Step::Back => undo(disk, &mut journal, observer).await?,
             machine::Step::Abandon => {
-                disk.back_observed(&mut journal, observer).await?;
+                undo(disk, &mut journal, observer).await?;
                 disk.close()?;
                 return Ok(Ended::Undone("it was interrupted before anything was changed".to_owned()));
             }
@@ -184,10 +214,26 @@ async fn carry(disk: &Disk, journal: Journal, to: &ConfigName, observer: &mut Ob
     }
 }
 
+/// Why it failed, and why it could not be undone.
+fn after(first: &str, second: &Error) -> Error {
+    Error::Other(format!("{first}; and it could not be undone: {}", said(second)))
+}
+
+/// Undoes; twice when it must be, since what failed may have passed, and a daemon tries again too.
+async fn undo(disk: &Disk, journal: &mut Journal, observer: &mut Observer<'_>) -> Result<(), Error> {
+    match disk.back_observed(journal, observer).await {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            tracing::warn!(error = said(&error), "that did not work, once more");
+            disk.back_observed(journal, observer).await
+        }
+    }
+}
+
 async fn checked(host: &Arc<Host>, from: &Items, to: &Items) -> Result<Check, Error> {
     let accounts = host.accounts()?;
     let (from, to) = (Layout::of(from, &accounts), Layout::of(to, &accounts));
-    let is_node = host.is_own_root() || host.has_systemd();
+    let is_node = host.is_own_root() || host.has_systemd()?;
     let site = if is_node { check::Site::Node { forced: false } } else { check::Site::Folder };
     check::check(host, from, to, accounts, site).await
 }

@@ -15,6 +15,8 @@ const KIND: &str = "original";
 const KIND_ENABLEMENT: &str = "enablement";
 const LINKS: &str = "links.json";
 const KIND_MADE: &str = "made";
+/// Names the directories that mcx made.
+pub(super) const MADE: &str = "made.json";
 /// Records are small; a larger file is none.
 const RECORD_LIMIT: u64 = 4 << 20;
 const PRIVATE: Meta = Meta { mode: 0o600, uid: 0, gid: 0 };
@@ -230,18 +232,21 @@ impl<'a> Originals<'a> {
     pub(super) fn set_links(&self, links: Option<&Enablement>) -> Result<(), Error> {
         match links {
             Some(links) => self.write(LINKS, KIND_ENABLEMENT, links),
-            None => self.place(LINKS)?.remove().map_err(Error::file("remove", "the links of before the update")),
+            None => {
+                let at = format!("{STATE_DIR}/originals/{LINKS}");
+                self.place(LINKS)?.remove().map_err(Error::file("remove", &at))
+            }
         }
     }
 
     /// Directories that mcx made.
     pub(super) fn made(&self) -> Result<BTreeSet<String>, Error> {
-        Ok(self.read("made.json", KIND_MADE)?.unwrap_or_default())
+        Ok(self.read(MADE, KIND_MADE)?.unwrap_or_default())
     }
 
     /// Sets them.
     pub(super) fn set_made(&self, made: &BTreeSet<String>) -> Result<(), Error> {
-        self.write("made.json", KIND_MADE, made)
+        self.write(MADE, KIND_MADE, made)
     }
 
     /// Drops what nothing needs any more: all but the records of these paths and units.

@@ -273,9 +273,7 @@ impl Transaction {
 
     fn stage(&self, path: &str) -> Result<(), Error> {
         let root = self.host.root();
-        if let Ok(place) = root.place(path) {
-            place.unstage().map_err(Error::file("remove what was staged for", path))?;
-        }
+        root.unstage(path).map_err(Error::file("remove what was staged for", path))?;
         let goal = self.goal(path)?;
         match self.position(path, &goal)? {
             Position::Done => return Ok(()),
@@ -351,9 +349,7 @@ impl Transaction {
         let goal = self.goal(path)?;
         let position = self.position(path, &goal)?;
         if position != Position::Ready {
-            if let Ok(place) = root.place(path) {
-                place.unstage().map_err(Error::file("remove what was staged for", path))?;
-            }
+            root.unstage(path).map_err(Error::file("remove what was staged for", path))?;
             return if position == Position::Foreign { self.foreign(path) } else { self.remove_made_parents(path) };
         }
         let is_free = self.old.places.get(path).is_none_or(|managed| managed.want == Want::NoMask);
@@ -392,9 +388,7 @@ impl Transaction {
     fn remove_made(&self, path: &str, made: &BTreeSet<String>) -> Result<(), Error> {
         let root = self.host.root();
         for dir in ancestors(path).into_iter().rev().filter(|dir| made.contains(*dir)) {
-            if let Ok(place) = root.place(dir) {
-                place.unstage().map_err(Error::file("remove what was staged for", dir))?;
-            }
+            root.unstage(dir).map_err(Error::file("remove what was staged for", dir))?;
             if !root.remove_empty_dir(dir).map_err(Error::file("remove", dir))? {
                 break;
             }
@@ -454,9 +448,7 @@ impl Transaction {
     fn unstage(&self) -> Result<(), Error> {
         let root = self.host.root();
         for path in self.old.places.keys().chain(self.new.places.keys()) {
-            if let Ok(place) = root.place(path) {
-                place.unstage().map_err(Error::file("remove what was staged for", path))?;
-            }
+            root.unstage(path).map_err(Error::file("remove what was staged for", path))?;
         }
         let made = self.originals().made()?;
         for path in self.new.places.keys().filter(|path| !self.old.places.contains_key(*path)) {
@@ -470,7 +462,8 @@ impl Transaction {
         observer(&Step::EndUndoing);
         let this = Arc::new(self);
         let mine = Arc::clone(&this);
-        blocking(move || mine.unstage()).await?;
+        // Nobody looks for what was staged once the journal is closed: a power cut must not bring it back.
+        blocking(move || mine.unstage().and_then(|()| mine.flush())).await?;
         this.set_stage(journal, Stage::Undone)
     }
 }

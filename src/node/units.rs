@@ -5,8 +5,8 @@
 //! only they say exactly what was there.
 
 use super::compare::is_mask;
-use super::host::{Error, Host, Kind, Meta, Root, split};
-use super::layout::{Layout, RUNTIME_UNIT_DIR, UNIT_DIR};
+use super::host::{Error, Host, Kind, Meta, Root, is_absent, is_blocked, split};
+use super::layout::{Layout, RUNTIME_UNIT_DIR, UNIT_DIR, unit_path};
 use super::originals::Enablement;
 use crate::render::systemd::install::{Install, is_template, template_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,11 +83,38 @@ async fn word(host: &Host, unit: &str) -> Result<String, Error> {
 /// Enables a unit that is not. One without `[Install]` is as enabled as it can be (L-16).
 pub(super) async fn enable(host: &Host, unit: &str, ours: &(dyn Fn(&str) -> bool + Sync)) -> Result<(), Error> {
     let word = word(host, unit).await?;
-    if matches!(word.as_str(), "enabled" | "static" | "alias" | "generated" | "transient") {
+    if matches!(word.as_str(), "static" | "alias" | "generated" | "transient") {
+        return Ok(());
+    }
+    // One of its links is enough for the word: an enabling that was cut off has made some of them.
+    if word == "enabled" && missing_link(host.root(), unit)?.is_none() {
         return Ok(());
     }
     remove_dangling(host.root(), ours)?;
-    change(host, &["enable", "--no-reload", "--", unit]).await
+    change(host, &["enable", "--no-reload", "--", unit]).await?;
+    // `systemctl` calls it a success when some of the links could be made.
+    match missing_link(host.root(), unit)? {
+        None => Ok(()),
+        Some(path) => Err(Error::Command {
+            command: format!("systemctl enable {unit}"),
+            detail: format!("the link {path} could not be made; see whether its folder can be written"),
+        }),
+    }
+}
+
+/// A link that enabling the unit makes and that is not there.
+fn missing_link(root: &Root, unit: &str) -> Result<Option<String>, Error> {
+    if is_template(unit) {
+        return Ok(None);
+    }
+    let Body::Found(install) = body(root, unit, false)? else { return Ok(None) };
+    for link in install.links(unit) {
+        let path = unit_path(&link);
+        if root.seen(&path).map_err(Error::file("look at", &path))?.kind == Kind::Absent {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
 }
 
 /// Disables a unit that is enabled, for this boot too (L-17). `goes`: its file is about to go, and of a template the
@@ -160,18 +187,26 @@ pub(super) fn body(root: &Root, unit: &str, without_own: bool) -> Result<Body, E
                 Kind::Link(target) => absolute(&String::from_utf8_lossy(target)),
                 Kind::File => path,
             };
-            // A link to a link, or to nowhere: there is a unit, and nothing is known of it.
-            let text = root.read(&at, UNIT_LIMIT).unwrap_or_default();
-            let mut texts = vec![String::from_utf8_lossy(&text).into_owned()];
+            let mut texts = vec![text(root, &at)?];
             let dropins = format!("{UNIT_DIR}/{unit}.d");
             for dropin in root.names(&dropins).map_err(Error::file("read", &dropins))? {
                 let path = format!("{dropins}/{}", dropin.to_string_lossy());
-                texts.push(String::from_utf8_lossy(&root.read(&path, UNIT_LIMIT).unwrap_or_default()).into_owned());
+                texts.push(text(root, &path)?);
             }
             return Ok(Body::Found(Install::of(texts.iter().map(String::as_str))));
         }
     }
     Ok(Body::Missing)
+}
+
+/// The text of a unit file or drop-in. A link to a link, or to nowhere, or something else than a file: there is a unit, and
+/// nothing is known of it. A file that cannot be read is an error: what it says of siblings would be missed.
+fn text(root: &Root, path: &str) -> Result<String, Error> {
+    match root.read(path, UNIT_LIMIT) {
+        Ok(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+        Err(error) if is_absent(&error) || is_blocked(&error) || error.raw_os_error().is_none() => Ok(String::new()),
+        Err(error) => Err(Error::file("read", path)(error)),
+    }
 }
 
 /// The unit and all that `Also=` enables and disables with it: as their files are now, and as `next` will make them.
@@ -314,7 +349,12 @@ fn remove_dangling(root: &Root, ours: &dyn Fn(&str) -> bool) -> Result<(), Error
         let Kind::Link(target) = &seen.kind else { continue };
         let target = String::from_utf8_lossy(target);
         let at = absolute(&target);
-        let leads = at.contains("..") || root.seen(&at).is_ok_and(|seen| seen.kind != Kind::Absent);
+        let leads = at.contains("..")
+            || match root.seen(&at) {
+                Ok(seen) => seen.kind != Kind::Absent,
+                Err(error) if is_blocked(&error) => false,
+                Err(error) => return Err(Error::file("look at", &at)(error)),
+            };
         if is_mask(&seen) || leads || !ours(base(&target)) {
             continue;
         }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # e2e.sh [TEST...]: the tests that need the rig, from nothing to nothing: on bare control planes, then on one cluster that they share.
 #
-# TEST: names of test files, e2e_chrony for tests/e2e_chrony.rs; default: all that have ignored tests. FILTER=WORD: only tests whose names contain it. SHOW=1: what they print.
+# TEST: names of test files, e2e_chrony for tests/e2e_chrony.rs; default: all that have ignored tests, but those of tests/faults. FILTER=WORD: only tests whose names contain it. SHOW=1: what they print.
 # KEEP=1 leaves the cluster up at the end; then, with REUSE=1, the next run takes it as it is (old image included).
 # The tests get MCX_RIG (the cluster's folder), MCX_RIG_KUBECONFIG and MCX_IMAGE; each begins by putting the cluster into its shipped state.
 set -euo pipefail
@@ -27,7 +27,7 @@ trap finish EXIT; trap 'exit 130' INT; trap 'exit 143' TERM; trap 'exit 129' HUP
 # the first two are beside the third (another run of this script): mostly, each of them waits.
 bare=() controllers=() cluster=()
 place() { case $1 in api_objects | daemon_identity | drain) bare+=("$1") ;; controller | frozen_leader) controllers+=("$1") ;; *) cluster+=("$1") ;; esac; }
-[ $# -gt 0 ] || { mapfile -t all < <(grep -l '^#\[ignore' tests/*.rs | grep -v /bench_ | sed 's|tests/\(.*\).rs|\1|'); set -- "${all[@]}"; }
+[ $# -gt 0 ] || { mapfile -t all < <(grep -l '^#\[ignore' tests/*.rs | grep -v -e /bench_ -e /power_cuts | sed 's|tests/\(.*\).rs|\1|'); set -- "${all[@]}"; }
 tests=(); for t; do tests+=(--test "$t"); place "$t"; done
 
 # what does not compile is known before anything is started

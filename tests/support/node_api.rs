@@ -124,18 +124,37 @@ impl NodeApi {
         let api = self.clone();
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
             let api = api.clone();
-            async move { Ok::<_, Infallible>(api.answer(request).await) }
+            async move {
+                let (head, body) = request.into_parts();
+                let sent = body.collect_bytes().await.unwrap_or_default();
+                Ok::<_, Infallible>(api.answer(head, sent).await)
+            }
         });
         Client::new(service, "default")
     }
 
-    async fn answer(&self, request: Request<kube::client::Body>) -> Response<Body> {
+    /// Answers on a port of this machine too, for a daemon that is a process of its own.
+    pub(crate) async fn serve(&self) -> std::net::SocketAddr {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let api = self.clone();
+        let app = axum::Router::new().fallback(move |request: Request<Body>| {
+            let api = api.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let sent = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
+                api.answer(head, sent).await
+            }
+        });
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        address
+    }
+
+    async fn answer(&self, head: http::request::Parts, sent: Bytes) -> Response<Body> {
         if self.state().cut {
             // A connection on which no byte ever comes back.
             std::future::pending::<()>().await;
         }
-        let (head, body) = request.into_parts();
-        let sent = body.collect_bytes().await.unwrap_or_default();
         let sent: Value = serde_json::from_slice(&sent).unwrap_or(Value::Null);
         let path = head.uri.path().to_owned();
         let query = head.uri.query().unwrap_or_default();

@@ -76,6 +76,27 @@ impl Node {
         Some(node)
     }
 
+    /// A node that is just so. Files, folders and links only.
+    pub(crate) fn of(tree: &Tree) -> Option<Self> {
+        let node = Self::new()?;
+        fs::remove_dir_all(node.root()).unwrap();
+        fs::create_dir(node.root()).unwrap();
+        for (path, (kind, mode, uid, gid, bytes)) in tree {
+            let at = node.at(path);
+            match kind {
+                'd' => fs::create_dir(&at).unwrap(),
+                'f' => fs::write(&at, bytes).unwrap(),
+                'l' => symlink(std::str::from_utf8(bytes).unwrap(), &at).unwrap(),
+                other => panic!("{path} is {other}"),
+            }
+            node.own(path, *uid, *gid);
+            if *kind != 'l' {
+                fs::set_permissions(&at, fs::Permissions::from_mode(*mode)).unwrap();
+            }
+        }
+        Some(node)
+    }
+
     /// Another node that is the same.
     pub(crate) fn copy(&self) -> Self {
         let dir = tempfile::tempdir_in(self.root().parent().unwrap()).unwrap();
@@ -206,32 +227,46 @@ impl Node {
 
     /// All that is there but the state of mcx.
     pub(crate) fn tree(&self) -> Tree {
-        let mut tree = Tree::new();
-        self.walk(self.root(), &mut tree);
-        tree
+        tree_of(self.root())
     }
 
-    fn walk(&self, dir: &Path, tree: &mut Tree) {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let name = format!("/{}", path.strip_prefix(self.root()).unwrap().display());
-            if name == "/var/lib/mcx" {
-                continue;
-            }
-            let meta = fs::symlink_metadata(&path).unwrap();
-            let (kind, bytes) = if meta.is_dir() {
-                ('d', vec![])
-            } else if meta.is_symlink() {
-                ('l', fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
-            } else if meta.is_file() {
-                ('f', fs::read(&path).unwrap())
-            } else {
-                ('o', vec![])
-            };
-            tree.insert(name, (kind, meta.mode() & 0o7777, meta.uid(), meta.gid(), bytes));
-            if meta.is_dir() {
-                self.walk(&path, tree);
-            }
+    /// All that is there.
+    pub(crate) fn whole(&self) -> Tree {
+        whole_of(self.root())
+    }
+}
+
+/// All that is in a root but the state of mcx.
+pub(crate) fn tree_of(root: &Path) -> Tree {
+    let mut tree = whole_of(root);
+    tree.retain(|path, _| path != "/var/lib/mcx" && !path.starts_with("/var/lib/mcx/"));
+    tree
+}
+
+/// All that is in a root.
+pub(crate) fn whole_of(root: &Path) -> Tree {
+    let mut tree = Tree::new();
+    walk(root, root, &mut tree);
+    tree
+}
+
+fn walk(root: &Path, dir: &Path, tree: &mut Tree) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = format!("/{}", path.strip_prefix(root).unwrap().display());
+        let meta = fs::symlink_metadata(&path).unwrap();
+        let (kind, bytes) = if meta.is_dir() {
+            ('d', vec![])
+        } else if meta.is_symlink() {
+            ('l', fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
+        } else if meta.is_file() {
+            ('f', fs::read(&path).unwrap())
+        } else {
+            ('o', vec![])
+        };
+        tree.insert(name, (kind, meta.mode() & 0o7777, meta.uid(), meta.gid(), bytes));
+        if meta.is_dir() {
+            walk(root, &path, tree);
         }
     }
 }
@@ -251,7 +286,7 @@ pub(crate) fn assert_same(found: &Tree, expected: &Tree, when: &str) {
     assert!(differ.is_empty(), "{when}: the trees differ:\n{}", differ.join("\n"));
 }
 
-fn shown(entry: Option<&Entry>) -> String {
+pub(crate) fn shown(entry: Option<&Entry>) -> String {
     entry.map_or("nothing".into(), |(kind, mode, uid, gid, bytes)| {
         format!("{kind} {mode:04o} {uid}:{gid} {:?}", String::from_utf8_lossy(bytes))
     })
@@ -305,6 +340,16 @@ pub(crate) fn key(seed: u8) -> String {
     blob.extend_from_slice(&[0, 0, 0, 32]);
     blob.extend_from_slice(&[seed; 32]);
     format!("ssh-ed25519 {} k{seed}", base64::engine::general_purpose::STANDARD.encode(blob))
+}
+
+/// The YAML of a `MachineConfig` of pool `worker`.
+pub(crate) fn source(name: &str, config: &Value) -> String {
+    let mut config = config.clone();
+    config["ignition"] = json!({"version": "3.4.0"});
+    let object = json!({"apiVersion": "machineconfiguration.alauda.io/v1alpha1", "kind": "MachineConfig",
+        "metadata": {"name": name, "labels": {"machineconfiguration.alauda.io/role": "worker"}},
+        "spec": {"config": config}});
+    format!("---\n{object}\n")
 }
 
 pub(crate) fn empty() -> Value {

@@ -5,13 +5,17 @@ use super::{Error, Host, Kind};
 /// A file that asks the daemon to apply the desired config without comparing the disk first.
 pub const FORCE_FILE: &str = "/run/machine-config-daemon-force";
 
+/// Is there while systemd runs, `sd_booted(3)`.
+const SYSTEMD: &str = "/run/systemd/system";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 impl Host {
     /// Whether a service manager runs in this root (`/run/systemd/system` exists); without one, units are changed with
-    /// `systemctl --root` and actions are not run.
-    pub fn has_systemd(&self) -> bool {
-        self.root().seen("/run/systemd/system").is_ok_and(|seen| seen.kind == Kind::Dir)
+    /// `systemctl --root` and actions are not run. That it cannot be told is an error: on a node whose actions are not run
+    /// nothing would say so.
+    pub fn has_systemd(&self) -> Result<bool, Error> {
+        let seen = self.root().seen(SYSTEMD).map_err(Error::file("look at", SYSTEMD))?;
+        Ok(seen.kind == Kind::Dir)
     }
 
     /// The boot id, read through the root's `/proc`.

@@ -148,7 +148,7 @@ impl Host {
     /// `systemctl` of this machine when it has one: that of a root that is not booted may be made for another machine.
     pub async fn systemctl(&self, args: &[&str], limit: Duration) -> Result<Output, Error> {
         let shown: Vec<&str> = std::iter::once("systemctl").chain(args.iter().copied()).collect();
-        if self.has_systemd() {
+        if self.has_systemd()? {
             return self.run(&shown, limit).await;
         }
         let is_here = SYSTEMCTL.iter().any(|path| Path::new(path).exists());

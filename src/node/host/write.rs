@@ -4,7 +4,7 @@
 //! take the target's place by rename. The staged name is a function of the target's, so that what a crash left behind is
 //! found without a search.
 
-use super::root::{Kind, Root, Seen, is_absent, seen_at, split, step};
+use super::root::{Kind, Root, Seen, is_absent, is_blocked, seen_at, split, step};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
 use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
@@ -42,6 +42,20 @@ impl Root {
     pub(in crate::node) fn place(&self, path: &str) -> io::Result<Place> {
         let (parent, name) = split(path);
         Ok(Place { dir: self.dir(parent)?, name: name.to_owned(), staged: staged_name(name) })
+    }
+
+    /// The place of a path; none when its directory is absent, or behind a link that is not followed.
+    pub(in crate::node) fn place_if_there(&self, path: &str) -> io::Result<Option<Place>> {
+        match self.place(path) {
+            Ok(place) => Ok(Some(place)),
+            Err(error) if is_absent(&error) || is_blocked(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes what is staged for a path, if anything is.
+    pub(in crate::node) fn unstage(&self, path: &str) -> io::Result<()> {
+        self.place_if_there(path)?.map_or(Ok(()), |place| place.unstage())
     }
 
     /// Makes a directory whose parent is there, whatever the umask; one that is there is left as it is. It appears with
@@ -177,11 +191,16 @@ impl Place {
 
     /// Removes what is staged.
     pub(in crate::node) fn unstage(&self) -> io::Result<()> {
-        unlink(&self.dir, &self.staged, UnlinkatFlags::NoRemoveDir).or_else(|errno| match errno {
-            Errno::EISDIR | Errno::EPERM => unlink(&self.dir, &self.staged, UnlinkatFlags::RemoveDir),
-            errno => Err(errno),
-        })?;
-        Ok(())
+        unlink(&self.dir, &self.staged, UnlinkatFlags::NoRemoveDir)
+            .or_else(|errno| match errno {
+                Errno::EISDIR | Errno::EPERM => unlink(&self.dir, &self.staged, UnlinkatFlags::RemoveDir),
+                errno => Err(errno),
+            })
+            .or_else(|errno| match errno {
+                // A disk that refuses says so before it looks: an update that has staged nothing there can still be undone.
+                Errno::EROFS | Errno::EPERM if !self.has_staged().unwrap_or(true) => Ok(()),
+                errno => Err(errno.into()),
+            })
     }
 
     /// The staged thing takes the target's place, at once. Not durable before [`Place::sync`].

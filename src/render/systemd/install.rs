@@ -52,6 +52,33 @@ impl Install {
         EFFECTIVE.iter().any(|key| self.values(key).last().is_some_and(|value| !value.is_empty()))
     }
 
+    /// The links that enabling `unit`, which is no template, makes in the unit folder: those that can be told without
+    /// systemd's own knowledge of specifiers, of aliases of instances, and of keys that only some versions have.
+    pub fn links(&self, unit: &str) -> Vec<String> {
+        let folders = [("WantedBy", ".wants"), ("RequiredBy", ".requires")].into_iter();
+        let mut links: Vec<String> = folders
+            .flat_map(|(key, end)| self.names(key).into_iter().map(move |by| format!("{by}{end}/{unit}")))
+            .collect();
+        let suffix = unit.rsplit_once('.').map_or("", |(_, suffix)| suffix);
+        let is_alias = |name: &&str| *name != unit && name.rsplit_once('.').is_some_and(|(_, of)| of == suffix);
+        if !unit.contains('@') {
+            links.extend(self.names("Alias").into_iter().filter(is_alias).map(str::to_owned));
+        }
+        links
+    }
+
+    /// Names of units without specifiers; an empty assignment drops those before it.
+    fn names<'a>(&'a self, key: &'a str) -> Vec<&'a str> {
+        let mut names = Vec::new();
+        for value in self.values(key) {
+            if value.is_empty() {
+                names.clear();
+            }
+            names.extend(value.split_whitespace().filter(|name| name.contains('.') && !name.contains(['%', '/', '@'])));
+        }
+        names
+    }
+
     fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.lines.iter().filter(move |(found, _)| found == key).map(|(_, value)| value.as_str())
     }
@@ -82,6 +109,19 @@ mod tests {
         assert_eq!(install.lines[0], ("WantedBy".to_owned(), "a.target b.target".to_owned()));
         assert!(install.has_default_instance());
         assert!(Install::of(["[Unit]\nDescription=x\n"]).is_empty());
+    }
+
+    #[test]
+    fn the_links_of_a_unit_are_those_that_are_certain() {
+        let install = Install::of([
+            "[Install]\nWantedBy=no.target\nWantedBy=\nWantedBy=a.target %i.target plain\nRequiredBy=b.target\nUpheldBy=u.target\n\
+             Alias=x.service y.service x.socket\n",
+        ]);
+        assert_eq!(
+            install.links("x.service"),
+            ["a.target.wants/x.service", "b.target.requires/x.service", "y.service"]
+        );
+        assert_eq!(install.links("x@1.service"), ["a.target.wants/x@1.service", "b.target.requires/x@1.service"]);
     }
 
     #[test]

@@ -1,0 +1,7 @@
+//! Power cuts without a machine to switch off: a disk that forgets what was not flushed.
+
+pub(crate) mod image;
+pub(crate) mod mounts;
+pub(crate) mod nbd;
+pub(crate) mod recording;
+pub(crate) mod verdict;

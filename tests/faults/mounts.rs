@@ -1,0 +1,196 @@
+//! File systems on disks of ours: made, mounted, checked. Needs root, /dev/loop*, /dev/fuse and the packages of
+//! `tests/faults/power.sh`.
+
+use super::image::{Event, Image};
+use super::nbd::Disk;
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest wait for what takes some milliseconds.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ext4,
+    /// Without the heuristic that writes a file's bytes when it is renamed over another: what mcx flushes by itself
+    /// must do.
+    Ext4Plain,
+    Xfs,
+    Btrfs,
+}
+
+impl Kind {
+    pub(crate) const EACH: [Self; 4] = [Self::Ext4, Self::Ext4Plain, Self::Xfs, Self::Btrfs];
+
+    /// As small as it can be made: every state is written out once.
+    fn size(self) -> u64 {
+        match self {
+            Self::Ext4 | Self::Ext4Plain => 32 << 20,
+            Self::Xfs => 300 << 20,
+            Self::Btrfs => 128 << 20,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 | Self::Ext4Plain => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+        }
+    }
+
+    /// The same file system may be mounted from several disks at once here.
+    fn options(self) -> &'static str {
+        match self {
+            Self::Ext4Plain => "noatime,noauto_da_alloc",
+            Self::Ext4 | Self::Btrfs => "noatime",
+            Self::Xfs => "noatime,nouuid",
+        }
+    }
+
+    pub(crate) fn make(self, path: &Path) {
+        fs::File::create(path).unwrap().set_len(self.size()).unwrap();
+        match self {
+            // Nothing is left for the kernel to make later, by itself.
+            Self::Ext4 | Self::Ext4Plain => {
+                let all_now = "lazy_itable_init=0,lazy_journal_init=0".as_ref();
+                run("mke2fs", &["-q".as_ref(), "-t".as_ref(), "ext4".as_ref(), "-E".as_ref(), all_now, path.as_os_str()])
+            }
+            Self::Xfs => run("mkfs.xfs", &["-q".as_ref(), path.as_os_str()]),
+            Self::Btrfs => run("mkfs.btrfs", &["-q".as_ref(), path.as_os_str()]),
+        };
+    }
+
+    /// What its own checker finds wrong.
+    pub(crate) fn check(self, path: &Path) -> Result<(), String> {
+        let path = path.as_os_str();
+        match self {
+            Self::Ext4 | Self::Ext4Plain => try_run("e2fsck", &["-fn".as_ref(), path]),
+            Self::Xfs => try_run("xfs_repair", &["-n".as_ref(), path]),
+            Self::Btrfs => try_run("btrfs", &["check".as_ref(), "-q".as_ref(), path]),
+        }
+        .map(|_| ())
+    }
+
+    /// Mounts a file, or a device; it replays its journal.
+    pub(crate) fn mount(self, file: &Path, at: &Path, more: &str) -> Result<Mount, String> {
+        let [kind, options] = [self.name().to_owned(), format!("{}{more}", self.options())].map(OsString::from);
+        try_run("mount", &["-t".as_ref(), &kind, "-o".as_ref(), &options, file.as_os_str(), at.as_os_str()])?;
+        Ok(Mount { kind: self, at: at.to_owned() })
+    }
+}
+
+/// A mounted file system; unmounted when dropped.
+pub(crate) struct Mount {
+    kind: Kind,
+    at: PathBuf,
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let until = Instant::now() + PATIENCE;
+        let unmounted = loop {
+            match umount2(&self.at, MntFlags::empty()) {
+                // A program that another thread is just starting has our files open until it runs.
+                Err(Errno::EBUSY) if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+                unmounted => break unmounted,
+            }
+        };
+        if self.kind == Kind::Btrfs {
+            // Else the kernel takes the next disk for the same one, gone back in time.
+            let _ = try_run("btrfs", &["device".as_ref(), "scan".as_ref(), "--forget".as_ref()]);
+        }
+        if !std::thread::panicking() {
+            unmounted.unwrap();
+        }
+    }
+}
+
+/// Mounts of this thread, and of those that it starts, are its own from now on: they end with the test, however it ends.
+pub(crate) fn private_mounts() {
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).unwrap();
+}
+
+/// A mounted disk whose log is kept.
+pub(crate) struct Recorded<M> {
+    // In the order in which they must go.
+    mount: Option<Mount>,
+    client: Child,
+    pub(crate) disk: Disk<M>,
+    dir: tempfile::TempDir,
+}
+
+impl<M: Send + 'static> Recorded<M> {
+    /// A disk of ours as a file (nbdfuse), that file as a device, that device mounted: its flushes become ours.
+    pub(crate) fn mount(kind: Kind, image: Image) -> Self {
+        let dir = tempfile::tempdir_in(memory()).unwrap();
+        let (socket, folder, at) = (dir.path().join("nbd"), dir.path().join("device"), dir.path().join("root"));
+        fs::create_dir(&folder).unwrap();
+        fs::create_dir(&at).unwrap();
+        let disk = Disk::serve(image, &socket).unwrap();
+        let mut uri = OsString::from("nbd+unix:///?socket=");
+        uri.push(&socket);
+        // It ends with this process, and its mount with it.
+        let mut client = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "nbdfuse"])
+            .args([folder.as_os_str(), &uri])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let file = folder.join("nbd");
+        let until = Instant::now() + PATIENCE;
+        while !file.exists() {
+            assert_eq!(client.try_wait().unwrap(), None, "nbdfuse has ended");
+            assert!(Instant::now() < until, "nbdfuse does not show the disk");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let arguments = ["-f".as_ref(), "--show".as_ref(), "--direct-io=on".as_ref(), file.as_os_str()];
+        let device = run("losetup", &arguments);
+        let mount = Some(kind.mount(device.as_ref(), &at, "").unwrap());
+        // Its user is the mount now: it goes with it.
+        run("losetup", &["-d".as_ref(), device.as_ref()]);
+        Self { mount, client, disk, dir }
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.dir.path().join("root")
+    }
+
+    /// What was done to the disk until now; what unmounting does is no part of it.
+    pub(crate) fn ended(mut self) -> Vec<Event<M>> {
+        let events = self.disk.events();
+        self.mount = None;
+        run("umount", &[self.dir.path().join("device").as_os_str()]);
+        self.client.wait().unwrap();
+        let mut log = self.disk.ended().unwrap();
+        log.truncate(events);
+        log
+    }
+}
+
+/// Where disks and mount points are: nothing waits for a real disk.
+pub(crate) fn memory() -> &'static Path {
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() { shm } else { Path::new(env!("CARGO_TARGET_TMPDIR")) }
+}
+
+fn run(program: &str, arguments: &[&OsStr]) -> String {
+    try_run(program, arguments).unwrap()
+}
+
+fn try_run(program: &str, arguments: &[&OsStr]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{program}: {error}: tests/faults/power.sh installs it"))?;
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let code = output.status;
+    if code.success() { Ok(out.trim().to_owned()) } else { Err(format!("{program} {arguments:?}: {code}: {out}{err}")) }
+}

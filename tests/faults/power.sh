@@ -1,0 +1,20 @@
+#!/bin/bash
+# power.sh [WORD...]: the tests of power cuts (tests/power_cuts.rs) whose names contain a WORD, or all; a sample of the cuts, or all with
+# MCX_SOAK=1. Installs the packages that they need. They change nothing outside /dev/shm and leave nothing mounted.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+[ "$(id -u)" = 0 ] || { echo "power.sh: root is needed: file systems are mounted" >&2; exit 1; }
+for device in /dev/fuse /dev/loop-control; do
+  [ -e $device ] || { echo "power.sh: skipped: this machine has no $device (modprobe fuse loop)"; exit 0; }
+done
+missing=()
+for pair in cc:gcc mke2fs:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs nbdfuse:libnbd-bin fusermount3:fuse3 losetup:mount setpriv:util-linux systemctl:systemd; do
+  command -v "${pair%:*}" >/dev/null || missing+=("${pair#*:}")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+  command -v apt-get >/dev/null || { echo "power.sh: these packages are missing: ${missing[*]}" >&2; exit 1; }
+  echo "installing ${missing[*]}"
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -qqy --no-install-recommends -o DPkg::Lock::Timeout=300 "${missing[@]}" </dev/null >/dev/null
+fi
+exec cargo test --locked --test power_cuts -- --ignored --nocapture "$@"

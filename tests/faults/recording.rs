@@ -1,0 +1,351 @@
+//! `mcx apply` on a disk that keeps a log, and what the log says at each of its events: which run it was, and what had
+//! been promised by then.
+
+use super::image::{Cached, Event, Image, Loss};
+use super::mounts::{Kind, Recorded, memory};
+use crate::node_lives::before;
+use crate::node_root::{Node, Tree, source, tree_of, whole_of};
+use crate::sysfault::{self, Call, Fault, Set};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use std::{fs, io};
+
+/// What stands in the log beside writes and flushes.
+#[derive(Clone)]
+pub(crate) enum Mark {
+    /// A call of mcx, or of what it has started, that changes something; all before it have returned.
+    Call(Call),
+    /// A run has ended well.
+    Ended,
+}
+
+/// What `mcx apply` is asked for.
+pub(crate) struct Wish(Option<tempfile::NamedTempFile>);
+
+impl Wish {
+    pub(crate) fn config(config: &Value) -> Self {
+        let mut input = tempfile::NamedTempFile::new().unwrap();
+        input.write_all(source("99-worker-power", config).as_bytes()).unwrap();
+        Self(Some(input))
+    }
+
+    pub(crate) fn withdraw() -> Self {
+        Self(None)
+    }
+
+    fn arguments(&self, root: &Path) -> Vec<PathBuf> {
+        let mut arguments: Vec<PathBuf> = vec![env!("CARGO_BIN_EXE_mcx").into(), "apply".into(), "--root".into()];
+        arguments.push(root.into());
+        match &self.0 {
+            Some(input) => arguments.extend(["--pool".into(), "worker".into(), "-f".into(), input.path().into()]),
+            None => arguments.push("--withdraw".into()),
+        }
+        arguments
+    }
+
+    /// Fulfils it without any fault; what went wrong.
+    pub(crate) fn fulfil(&self, root: &Path) -> Result<(), String> {
+        let arguments = self.arguments(root);
+        let output = Command::new(&arguments[0]).args(&arguments[1..]).output().unwrap();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let last = arguments.last().unwrap().display();
+        if output.status.success() { Ok(()) } else { Err(format!("mcx apply … {last}: {}: {out}{err}", output.status)) }
+    }
+}
+
+/// Where the node's root is in the file system: that one has things of its own.
+pub(crate) fn node_at(mount: &Path) -> PathBuf {
+    mount.join("node")
+}
+
+/// A file system with a node that mcx has never seen.
+pub(crate) struct Bare {
+    pub(crate) kind: Kind,
+    pub(crate) image: Image,
+    pub(crate) tree: Tree,
+}
+
+impl Bare {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let node = Node::new().expect("root and systemctl");
+        before(&node);
+        let dir = tempfile::tempdir_in(memory()).unwrap();
+        let file = dir.path().join("image");
+        kind.make(&file);
+        let image = Image::load(&file).unwrap();
+        let image = changed(kind, &image, |mount| {
+            let copied = Command::new("cp").arg("-a").args([node.root(), &node_at(mount)]).status().unwrap();
+            assert!(copied.success());
+        });
+        Self { kind, image, tree: node.tree() }
+    }
+
+    /// The same after these wishes were fulfilled.
+    pub(crate) fn after(&self, wishes: &[Wish]) -> Image {
+        changed(self.kind, &self.image, |mount| {
+            for wish in wishes {
+                wish.fulfil(&node_at(mount)).unwrap();
+            }
+        })
+    }
+}
+
+/// A disk after `change`, and after an orderly end.
+fn changed(kind: Kind, image: &Image, change: impl FnOnce(&Path)) -> Image {
+    let dir = tempfile::tempdir_in(memory()).unwrap();
+    let (file, at) = (dir.path().join("image"), dir.path().join("root"));
+    image.store(&file).unwrap();
+    fs::create_dir(&at).unwrap();
+    let mount = kind.mount(&file, &at, ",loop").unwrap();
+    change(&at);
+    drop(mount);
+    Image::load(&file).unwrap()
+}
+
+/// What is at a node: the tree, and what mcx says of it.
+#[derive(Clone)]
+pub(crate) struct Life {
+    pub(crate) tree: Tree,
+    /// Name of the config that the node has; empty for none.
+    pub(crate) current: String,
+    /// Stage of the open update.
+    pub(crate) stage: Option<String>,
+    /// Of all that is there, mcx's own files too: what the next run does depends on nothing else.
+    pub(crate) digest: u64,
+}
+
+impl Life {
+    /// Reads it; a state file that is damaged is an error.
+    pub(crate) fn of(root: &Path) -> Result<Self, String> {
+        let state = |name: &str| -> Result<Option<Value>, String> {
+            let path = root.join("var/lib/mcx").join(name);
+            let text = match fs::read_to_string(&path) {
+                Ok(text) => text,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(format!("{}: {error}", path.display())),
+            };
+            // A line that says what it is, and one that is it.
+            let body = text.lines().nth(1).unwrap_or_default();
+            serde_json::from_str(body).map(Some).map_err(|error| format!("{name} is damaged: {error}: {text:?}"))
+        };
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let current = state("current.json")?.map(|current| word(&current["name"])).unwrap_or_default();
+        let stage = state("journal.json")?.map(|journal| word(&journal["stage"]));
+        let (tree, whole) = (tree_of(root), whole_of(root));
+        let mut hasher = DefaultHasher::new();
+        whole.hash(&mut hasher);
+        Ok(Self { tree, current, stage, digest: hasher.finish() })
+    }
+}
+
+/// What else happens on the file system meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Neighbour {
+    Quiet,
+    /// Somebody flushes the whole file system all the time: what nobody asked to flush goes to the disk early.
+    Flushing,
+}
+
+/// Runs of `mcx apply`, one after the other, and all that the disk was asked for meanwhile.
+pub(crate) struct Recording {
+    pub(crate) kind: Kind,
+    pub(crate) start: Image,
+    pub(crate) runs: Vec<Wish>,
+    /// Before the first run and after each.
+    pub(crate) lives: Vec<Life>,
+    /// What paths may be as at the start, too: it is what a power cut has left.
+    pub(crate) earlier: Vec<Tree>,
+    pub(crate) log: Vec<Event<Mark>>,
+    /// The calls of each run.
+    pub(crate) calls: Vec<Vec<Call>>,
+}
+
+impl Recording {
+    /// `lie`: the call of that number of that run is not made and returns 0.
+    pub(crate) fn new(
+        kind: Kind,
+        start: Image,
+        earlier: Vec<Tree>,
+        runs: Vec<Wish>,
+        neighbour: Neighbour,
+        lie: Option<(usize, usize)>,
+    ) -> Self {
+        let recorded = Recorded::mount(kind, start.clone());
+        let root = node_at(&recorded.root());
+        let mut lives = vec![Life::of(&root).unwrap()];
+        let mut calls = Vec::new();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            if neighbour == Neighbour::Flushing {
+                scope.spawn(|| {
+                    let any = fs::File::open(recorded.root()).unwrap();
+                    while !is_over.load(Ordering::Relaxed) {
+                        nix::unistd::syncfs(any.as_fd()).unwrap();
+                        std::thread::sleep(Duration::from_millis(3));
+                    }
+                });
+            }
+            for (number, wish) in runs.iter().enumerate() {
+                let fault = lie.filter(|(run, _)| *run == number).map_or(Fault::None, |(_, call)| Fault::Lie(call));
+                calls.push(run(&recorded, &root, wish, fault));
+                lives.push(Life::of(&root).unwrap());
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        Self { kind, start, runs, lives, earlier, log: recorded.ended(), calls }
+    }
+
+    /// The event that marks a call of a run.
+    pub(crate) fn event_of(&self, run: usize, call: usize) -> usize {
+        let before: usize = self.calls[..run].iter().map(|calls| calls.len() + 1).sum();
+        let marks = self.log.iter().enumerate().filter(|(_, event)| matches!(event, Event::Mark(_)));
+        marks.map(|(at, _)| at).nth(before + call).unwrap()
+    }
+
+    /// What a power cut can leave, for each of these points, which are in order.
+    pub(crate) fn states(&self, points: Vec<Point>) -> States<'_> {
+        States {
+            recording: self,
+            points: points.into_iter(),
+            happened: 0,
+            disk: Cached::new(self.start.clone()),
+            run: 0,
+            promised: Promised::default(),
+        }
+    }
+}
+
+/// One run to its end, marked in the log.
+fn run(recorded: &Recorded<Mark>, root: &Path, wish: &Wish, fault: Fault) -> Vec<Call> {
+    let tool = sysfault::tool().expect("a C compiler on x86-64");
+    let (reader, writer) = io::pipe().unwrap();
+    let mut command = sysfault::command(tool, root, Set::Change, fault, Path::new("/dev/stdin"));
+    command.args(wish.arguments(root)).stdin(writer).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    // Its copy of the pipe's end goes with it.
+    drop(command);
+    let mut calls = Vec::new();
+    for line in BufReader::new(reader).lines() {
+        let line = line.unwrap();
+        let call = sysfault::call(&line, root).unwrap_or_else(|| unreachable!("{line}"));
+        recorded.disk.mark(Mark::Call(call.clone()));
+        calls.push(call);
+    }
+    let output = child.wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{fault:?}: {out}{err}");
+    recorded.disk.mark(Mark::Ended);
+    calls
+}
+
+/// A power cut: after which event, and what it takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Point {
+    pub(crate) at: usize,
+    pub(crate) loss: Loss,
+    pub(crate) seed: u64,
+}
+
+/// What a power cut leaves.
+pub(crate) struct State {
+    pub(crate) point: Point,
+    pub(crate) image: Image,
+    /// The run that was cut off; as many as there are when all had ended.
+    pub(crate) run: usize,
+    pub(crate) promised: Promised,
+}
+
+/// See [`Recording::states`].
+pub(crate) struct States<'a> {
+    recording: &'a Recording,
+    points: std::vec::IntoIter<Point>,
+    happened: usize,
+    disk: Cached,
+    run: usize,
+    promised: Promised,
+}
+
+impl Iterator for States<'_> {
+    type Item = State;
+
+    fn next(&mut self) -> Option<State> {
+        let point = self.points.next()?;
+        for event in &self.recording.log[self.happened..point.at] {
+            self.disk.happens(event);
+            match event {
+                Event::Mark(Mark::Call(call)) => self.promised.is_called(call),
+                Event::Mark(Mark::Ended) => {
+                    self.run += 1;
+                    self.promised = Promised::default();
+                }
+                _ => {}
+            }
+        }
+        self.happened = point.at;
+        let image = self.disk.cut(point.loss, point.seed);
+        Some(State { point, image, run: self.run, promised: self.promised.clone() })
+    }
+}
+
+/// What the system calls of a run have promised: a name that was changed stays so once its folder was flushed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Promised {
+    calling: Option<Call>,
+    /// By folder: names that were changed since it was flushed.
+    open: BTreeMap<String, BTreeSet<String>>,
+    /// How often each path was changed, as far as it is durable.
+    durable: BTreeMap<String, usize>,
+    changes: BTreeMap<String, usize>,
+}
+
+impl Promised {
+    pub(crate) fn after(calls: &[Call]) -> Self {
+        let mut promised = Self::default();
+        for call in calls {
+            promised.is_called(call);
+        }
+        promised.returned();
+        promised
+    }
+
+    fn is_called(&mut self, call: &Call) {
+        self.returned();
+        self.calling = Some(call.clone());
+    }
+
+    fn returned(&mut self) {
+        let Some(Call { name, path }) = self.calling.take() else { return };
+        match name.as_str() {
+            "rename" | "renameat" | "renameat2" | "unlink" | "unlinkat" | "rmdir" | "symlink" | "symlinkat" | "mkdir"
+            | "mkdirat" => {
+                *self.changes.entry(path.clone()).or_default() += 1;
+                let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+                self.open.entry(if folder.is_empty() { "/" } else { folder }.to_owned()).or_default().insert(path);
+            }
+            "fsync" | "fdatasync" => {
+                for changed in self.open.remove(&path).unwrap_or_default() {
+                    let changes = self.changes[&changed];
+                    self.durable.insert(changed, changes);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// How often the name was changed, durably.
+    pub(crate) fn durable(&self, path: &str) -> usize {
+        self.durable.get(path).copied().unwrap_or(0)
+    }
+
+    /// Paths whose last change, of those that `all` has, is durable.
+    pub(crate) fn finished<'a>(&'a self, all: &'a Self) -> impl Iterator<Item = &'a String> {
+        all.changes.iter().filter(|(path, changes)| self.durable.get(*path) == Some(*changes)).map(|(path, _)| path)
+    }
+}

@@ -1,0 +1,297 @@
+//! Power cuts in `mcx apply`, which is the daemon's transaction, on ext4, xfs and btrfs: the disk below loses, reorders
+//! and tears what was not flushed (`tests/faults`).
+//!
+//! Each run is recorded once, with what it was promised by the system, and then cut after any event: the disk that is
+//! left is mounted, and every path must be wholly old or wholly new, as the records say; nothing that was promised is
+//! lost; the next run ends where it should; and withdrawing gives everything back.
+//!
+//! A sample by default; all with `MCX_SOAK=1` (`make soak`).
+
+#![allow(clippy::panic, clippy::unwrap_used, clippy::print_stderr, reason = "test code, which tells its figures")]
+
+mod faults;
+#[path = "support/node_lives.rs"]
+mod node_lives;
+#[path = "support/node_root.rs"]
+mod node_root;
+#[path = "support/sysfault.rs"]
+mod sysfault;
+
+use faults::image::{Event, Image, Loss, Random};
+use faults::mounts::{Kind, private_mounts};
+use faults::recording::{Bare, Life, Mark, Neighbour, Point, Recording, Wish};
+use faults::verdict::{Bench, Known, Tally, judge};
+use node_lives::{new, old};
+use node_root::{config, file};
+use serde_json::{Value, json};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Whether all is wanted.
+fn soak() -> bool {
+    std::env::var_os("MCX_SOAK").is_some()
+}
+
+/// One at a time: all of them need all processors.
+fn begin() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    private_mounts();
+    one
+}
+
+/// Points after every `stride`th event, each with all losses.
+fn strided(recording: &Recording, first: usize, stride: usize) -> Vec<Point> {
+    let at = (first..=recording.log.len()).step_by(stride);
+    at.flat_map(|at| Loss::EACH.map(|loss| Point { at, loss, seed: at as u64 })).collect()
+}
+
+fn expect_none(tally: &Tally) {
+    let first: Vec<&str> = tally.violations.iter().take(5).map(String::as_str).collect();
+    assert!(tally.violations.is_empty(), "{tally}; the first of them:\n{}", first.join("\n"));
+}
+
+/// Cuts an update and its withdrawal after every `stride`th event; the sample, after `sample` events.
+fn sweep(kind: Kind, stride: usize, sample: usize) {
+    let _one = begin();
+    let since = Instant::now();
+    let bare = Bare::new(kind);
+    let start = bare.after(&[Wish::config(&old())]);
+    let runs = vec![Wish::config(&new()), Wish::withdraw()];
+    let recording = Recording::new(kind, start, vec![], runs, Neighbour::Quiet, None);
+    let stride = if soak() { stride } else { recording.log.len() / sample };
+    let tally = judge(&recording, &bare.tree, &Known::default(), recording.states(strided(&recording, 0, stride)), false);
+    let events = recording.log.len();
+    let flushes = recording.log.iter().filter(|event| matches!(event, Event::Flush)).count();
+    eprintln!("{kind:?}: {events} events, {flushes} flushes, each {stride}th: {tally}, {:.0?}", since.elapsed());
+    expect_none(&tally);
+}
+
+#[test]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
+fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_ext4() {
+    sweep(Kind::Ext4, 1, 12);
+}
+
+#[test]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
+fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_xfs() {
+    sweep(Kind::Xfs, 4, 4);
+}
+
+#[test]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
+fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_btrfs() {
+    sweep(Kind::Btrfs, 4, 6);
+}
+
+/// An update that a power cut ends before anything is switched is undone, and another power cut follows.
+fn undone(kind: Kind) {
+    let _one = begin();
+    let bare = Bare::new(kind);
+    let update = vec![Wish::config(&new())];
+    let recording = Recording::new(kind, bare.image.clone(), vec![], update, Neighbour::Quiet, None);
+    let is_journal = |call: &sysfault::Call| call.name.starts_with("rename") && call.path == "/var/lib/mcx/journal.json";
+    let begins_to_switch = recording.calls[0].iter().enumerate().filter(|(_, call)| is_journal(call)).nth(1).unwrap().0;
+    let at = recording.event_of(0, begins_to_switch);
+    let cut = |recording: &Recording, at| {
+        recording.states(vec![Point { at, loss: Loss::All, seed: 0 }]).next().unwrap().image
+    };
+    let life = |image: &Image| Bench::new(kind).with(image, Life::of).unwrap().unwrap();
+    let left = cut(&recording, at);
+    let staged = life(&left);
+    assert_eq!(staged.stage.as_deref(), Some("Opened"));
+    assert!(staged.tree.keys().any(|path| node_lives::is_staged(path)), "something is staged, durably");
+
+    let undo = Recording::new(kind, left, vec![staged.tree], vec![Wish::withdraw()], Neighbour::Quiet, None);
+    let found = life(&cut(&undo, undo.log.len()));
+    node_root::assert_same(&found.tree, &bare.tree, "undone, and the power gone");
+}
+
+#[test]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
+fn what_was_staged_for_an_update_that_was_undone_does_not_come_back_on_ext4() {
+    undone(Kind::Ext4);
+}
+
+#[test]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
+fn what_was_staged_for_an_update_that_was_undone_does_not_come_back_on_xfs() {
+    undone(Kind::Xfs);
+}
+
+#[test]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
+fn what_was_staged_for_an_update_that_was_undone_does_not_come_back_on_btrfs() {
+    undone(Kind::Btrfs);
+}
+
+/// A config of some items, of every kind.
+fn any_config(random: &mut Random) -> Value {
+    let mut files = Vec::new();
+    for path in ["/etc/a.conf", "/etc/b.conf", "/etc/pipe", "/etc/setuid", "/etc/new/dir/c.conf", "/opt/d/e", "/etc/f"] {
+        if random.below(5) < 3 {
+            let sizes = [0, 10, 600, 4096, 9000];
+            let text = format!("{:016x}", random.next()).repeat(sizes[random.below(sizes.len())] / 16 + 1);
+            files.push(file(path, &text, [0o644, 0o600, 0o755][random.below(3)]));
+        }
+    }
+    let mut units = Vec::new();
+    if random.below(2) == 0 {
+        let contents = format!("[Service]\nExecStart=/bin/echo {}\n[Install]\nWantedBy=multi-user.target\n", random.below(9));
+        units.push(json!({"name": "app.service", "contents": contents, "enabled": random.below(2) == 0}));
+    }
+    if random.below(2) == 0 {
+        let dropin = json!({"name": "10-x.conf", "contents": format!("[Service]\nNice={}\n", random.below(9))});
+        units.push(json!({"name": "static.service", "dropins": [dropin]}));
+    }
+    if random.below(2) == 0 {
+        units.push(json!({"name": "chronyd.service", "mask": true}));
+    }
+    if random.below(2) == 0 {
+        units.push(json!({"name": "vendor.service", "mask": false, "enabled": true}));
+    }
+    let keys: Vec<u8> = (0..u8::try_from(random.below(3)).unwrap()).collect();
+    config(&files, &units, (random.below(2) == 0).then_some(keys.as_slice()))
+}
+
+/// Cuts random updates at random points; what some of the cuts leave is where the next updates start.
+fn random_cuts(kind: Kind, rounds: usize, sample: usize) {
+    const CUTS: usize = 25;
+    let _one = begin();
+    let since = Instant::now();
+    let bare = Bare::new(kind);
+    let rounds = if soak() { rounds } else { sample };
+    let mut sum = Tally::default();
+    let mut left: Option<(Image, Vec<node_root::Tree>)> = None;
+    for round in 0..rounds {
+        let mut random = Random::new(round as u64);
+        let (start, earlier) = left.take().unwrap_or_else(|| (bare.image.clone(), vec![]));
+        let mut runs: Vec<Wish> = (0..2).map(|_| Wish::config(&any_config(&mut random))).collect();
+        runs.push(Wish::withdraw());
+        let neighbour = [Neighbour::Quiet, Neighbour::Flushing][round % 2];
+        let recording = Recording::new(kind, start, earlier, runs, neighbour, None);
+        let any_loss = |random: &mut Random| [Loss::All, Loss::Blocks, Loss::Sectors][random.below(3)];
+        let mut points: Vec<Point> = (0..CUTS)
+            .map(|_| Point {
+                at: random.below(recording.log.len() + 1),
+                loss: any_loss(&mut random),
+                seed: random.next(),
+            })
+            .collect();
+        points.sort_by_key(|point| point.at);
+        let tally = judge(&recording, &bare.tree, &Known::default(), recording.states(points.clone()), false);
+        sum.add(&format!("round {round}, {neighbour:?}"), tally);
+        if let Some(cut) = recording.states(points).nth(random.below(CUTS)).filter(|cut| cut.run < recording.runs.len()) {
+            let life = Bench::new(kind).with(&cut.image, |root| Life::of(root)).unwrap().unwrap();
+            let mut earlier = recording.earlier.clone();
+            earlier.extend([&recording.lives[cut.run], &recording.lives[cut.run + 1], &life].map(|life| life.tree.clone()));
+            left = life.stage.is_some().then_some((cut.image, earlier));
+        }
+    }
+    eprintln!("{kind:?}: {rounds} rounds of three runs: {sum}, {:.0?}", since.elapsed());
+    expect_none(&sum);
+}
+
+#[test]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
+fn random_updates_are_whole_after_random_power_cuts_on_ext4() {
+    random_cuts(Kind::Ext4, 14, 0);
+}
+
+#[test]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
+fn random_updates_are_whole_after_random_power_cuts_on_xfs() {
+    random_cuts(Kind::Xfs, 13, 0);
+}
+
+#[test]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
+fn random_updates_are_whole_after_random_power_cuts_on_btrfs() {
+    random_cuts(Kind::Btrfs, 13, 1);
+}
+
+/// Leaves each flush of an update and its withdrawal out: of each, what it is, and what was found wrong then.
+fn left_out(kind: Kind, wanted: &dyn Fn(&str) -> bool) -> Vec<(String, Option<String>)> {
+    let bare = Bare::new(kind);
+    let (update, withdrawal) = (|| Wish::config(&small("new")), Wish::withdraw);
+    let (old, new) = (bare.after(&[Wish::config(&small("old"))]), bare.after(&[Wish::config(&small("old")), update()]));
+    let runs: [(&str, Image, &dyn Fn() -> Wish); 2] = [("update", old, &update), ("withdrawal", new, &withdrawal)];
+    let mut found = Vec::new();
+    for (name, start, wish) in runs {
+        let record = |lie| Recording::new(kind, start.clone(), vec![], vec![wish()], Neighbour::Quiet, lie);
+        let contents = Known::default();
+        let honest = record(None);
+        let flushes = honest.calls[0].iter().enumerate().filter(|(_, call)| is_flush(call) && wanted(&call.path));
+        for (at, _) in flushes {
+            let recording = record(Some((0, at + 1)));
+            let lied = &recording.calls[0][at];
+            let what = format!("{name}, call {at}, {} {}", lied.name, lied.path);
+            assert!(is_flush(lied), "{what}: the runs differ");
+            let states = recording.states(soon_after(&recording, recording.event_of(0, at)));
+            let tally = judge(&recording, &bare.tree, &contents, states, true);
+            eprintln!("{kind:?}, {what}: {tally} {:.200}", tally.violations.first().map_or("", String::as_str));
+            found.push((what, tally.violations.into_iter().next()));
+        }
+    }
+    found
+}
+
+fn is_flush(call: &sysfault::Call) -> bool {
+    ["fsync", "fdatasync"].contains(&call.name.as_str())
+}
+
+/// Points where a flush that was left out at event `first` is missed most: soon, before another flush does its work, and
+/// when a run has ended. What is not missed then is looked for now and then until the end.
+fn soon_after(recording: &Recording, first: usize) -> Vec<Point> {
+    const SOON: usize = 40;
+    const NOW_AND_THEN: usize = 25;
+    let mut points = Vec::new();
+    for at in first..=recording.log.len() {
+        let has_ended = at > 0 && matches!(recording.log[at - 1], Event::Mark(Mark::Ended));
+        let seed = at as u64;
+        if has_ended || at <= first + SOON || at % NOW_AND_THEN == 0 {
+            points.push(Point { at, loss: Loss::All, seed });
+        }
+        if at <= first + SOON {
+            points.push(Point { at, loss: Loss::Blocks, seed });
+        }
+    }
+    points
+}
+
+/// One item of each kind that is flushed in a way of its own.
+fn small(text: &str) -> Value {
+    let unit = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
+    let mut files = vec![file("/etc/a.conf", &text.repeat(2000), 0o644)];
+    if text == "new" {
+        files.push(file("/opt/d/e", text, 0o644));
+    }
+    config(&files, &[json!({"name": "app.service", "contents": unit, "enabled": text == "new"})], None)
+}
+
+#[test]
+#[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
+fn a_flush_that_is_left_out_is_found() {
+    let _one = begin();
+    let since = Instant::now();
+    let mut all = std::collections::BTreeMap::<String, bool>::new();
+    for kind in kinds() {
+        let found = left_out(kind, &|path| soak() || path == "/etc");
+        let noticed = found.iter().filter(|(_, violation)| violation.is_some()).count();
+        eprintln!("{kind:?}: {} flushes left out one by one, {noticed} noticed, {:.0?}", found.len(), since.elapsed());
+        for (what, violation) in found {
+            *all.entry(what).or_default() |= violation.is_some();
+        }
+    }
+    let silent: Vec<&String> = all.iter().filter(|(_, noticed)| !**noticed).map(|(what, _)| what).collect();
+    eprintln!("on none noticed: {silent:#?}");
+}
+
+/// Those on which flushes are left out: each hides some; btrfs the fewest.
+fn kinds() -> Vec<Kind> {
+    let chosen = std::env::var("MCX_POWER_KIND").ok();
+    let is_chosen = |kind: &Kind| chosen.as_ref().is_none_or(|chosen| format!("{kind:?}") == *chosen);
+    let all = if soak() { Kind::EACH.to_vec() } else { vec![Kind::Btrfs] };
+    all.into_iter().filter(is_chosen).collect()
+}
