@@ -9,7 +9,7 @@ use super::host::{Error, Kind, Meta, Place, Root, Seen};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
+use std::io::Read;
 
 const KIND: &str = "original";
 const KIND_ENABLEMENT: &str = "enablement";
@@ -187,7 +187,10 @@ impl<'a> Originals<'a> {
         let fails = || Error::file("write", &at);
         let place = self.place(&blob)?;
         place.unstage().map_err(fails())?;
-        let digest = place.stage_file(&mut file.take(seen.size), PRIVATE).map_err(fails())?;
+        let mut source = Source { of: file.take(seen.size), has_failed: false };
+        let staged = place.stage_file(&mut source, PRIVATE);
+        let digest =
+            staged.map_err(if source.has_failed { Error::file("read", path) } else { Error::file("write", &at) })?;
         place.switch().and_then(|()| place.sync()).map_err(fails())?;
         let (mode, uid, gid, size) = (seen.mode, seen.uid, seen.gid, seen.size);
         Ok(Was::File { mode, uid, gid, size, sha256: form::hex(&digest), blob })
@@ -302,6 +305,20 @@ impl<'a> Originals<'a> {
 
     fn write<T: Serialize>(&self, name: &str, kind: &str, value: &T) -> Result<(), Error> {
         super::disk::write_state(self.root, &format!("{STATE_DIR}/originals/{name}"), kind, value)
+    }
+}
+
+/// What is copied, so that an error is told of the side that it is on.
+struct Source<R> {
+    of: R,
+    has_failed: bool,
+}
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, part: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.of.read(part);
+        self.has_failed = read.as_ref().is_err_and(|error| error.kind() != std::io::ErrorKind::Interrupted);
+        read
     }
 }
 

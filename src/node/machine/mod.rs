@@ -274,7 +274,7 @@ pub fn next(s: &Situation) -> Step {
         Some(Held { journal: Some(journal), .. }) => open::next(s, journal),
         Some(held) => resting::next(s, held),
     };
-    let Some(trouble) = s.memory.trouble.as_ref().filter(|t| step.work() == Some(t.work)) else { return step };
+    let Some(trouble) = step.work().and_then(|work| s.memory.trouble_with(work)) else { return step };
     let journal = s.held.as_ref().and_then(|h| h.journal.as_ref());
     let told = (trouble.count >= Trouble::TELL)
         .then(|| resting::degraded_now(s, &reason::trouble(trouble, journal)))

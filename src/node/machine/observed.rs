@@ -164,8 +164,11 @@ pub struct Memory {
     pub failed: Option<(ConfigName, Moment, u32)>,
     /// When this process asked for a reboot.
     pub reboot_asked: Option<Moment>,
-    /// The step that does not work.
+    /// The step that did not work last.
     pub trouble: Option<Trouble>,
+    /// Those of other kinds that did not work before it, and have not worked since: what fails in turn with something else
+    /// is waited out, and told, all the same.
+    pub earlier: Vec<Trouble>,
 }
 
 /// First wait after a failed update or an ended drain.
@@ -211,13 +214,21 @@ impl Memory {
 
     /// A step failed on the node.
     pub fn note_trouble(&mut self, work: Work, text: String, now: Moment) {
-        let count = self.trouble.as_ref().filter(|t| t.work == work).map_or(0, |t| t.count) + 1;
+        let count = self.trouble_with(work).map_or(0, |t| t.count) + 1;
+        self.earlier.retain(|t| t.work != work);
+        self.earlier.extend(self.trouble.take().filter(|t| t.work != work));
         self.trouble = Some(Trouble { work, text, count, last: now });
+    }
+
+    /// What is wrong with a kind of step.
+    pub fn trouble_with(&self, work: Work) -> Option<&Trouble> {
+        self.trouble.iter().chain(&self.earlier).find(|t| t.work == work)
     }
 
     /// A step of this kind worked.
     pub fn note_success(&mut self, work: Work) {
         self.trouble.take_if(|t| t.work == work);
+        self.earlier.retain(|t| t.work != work);
     }
 }
 

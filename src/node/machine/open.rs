@@ -37,7 +37,7 @@ pub(super) fn next(s: &Situation, j: &Journal) -> Step {
 
 /// Nothing is switched yet, and nothing shall be unless all that was agreed still holds.
 fn opened(s: &Situation, j: &Journal) -> Step {
-    if let Some(trouble) = s.memory.trouble.as_ref().filter(|t| t.work == Work::Forward && t.count >= Trouble::TELL) {
+    if let Some(trouble) = s.memory.trouble_with(Work::Forward).filter(|t| t.count >= Trouble::TELL) {
         return Step::Fail(reason::one_line(&format!("update to {} failed: {}", j.to.name, trouble.text)));
     }
     match s.read {

@@ -804,6 +804,29 @@ fn trouble_is_waited_out_then_told_and_never_hides_what_it_has_nothing_to_do_wit
     assert_eq!(next(&s), Step::Compare("a".into()));
 }
 
+/// A disk that refuses everything fails the way forward and the way back in turn: each was taken for the first failure, so
+/// that nothing was waited for and nothing said.
+#[test]
+fn two_kinds_of_trouble_in_turn_are_both_waited_out_and_told() {
+    let mut s = resting(node("b"));
+    let held = Held { current: Some("a".into()), journal: Some(journal(Stage::Opened, &[])), failed: None };
+    (s.held, s.read) = (Some(held), Read::Fresh);
+    for count in 1..Trouble::TELL {
+        s.memory.note_trouble(Work::Forward, "cannot write /etc/x".into(), s.now);
+        s.memory.note_trouble(Work::Back, "cannot remove what was staged for /etc/x".into(), s.now);
+        assert_eq!(waits(&next(&s)), Waiting::Retry, "{count}");
+    }
+    s.memory.note_trouble(Work::Forward, "cannot write /etc/x".into(), s.now);
+    s.memory.note_trouble(Work::Back, "cannot remove what was staged for /etc/x".into(), s.now);
+    assert!(matches!(next(&s), Step::Fail(reason) if reason.contains("cannot write /etc/x")));
+    for _ in 0..Trouble::TELL {
+        s.memory.note_trouble(Work::Record, "cannot write /var/lib/mcx/journal.json".into(), s.now);
+    }
+    assert!(degraded(&next(&s)).contains("/var/lib/mcx/journal.json"));
+    s.memory.note_success(Work::Forward);
+    assert_eq!(s.memory.trouble_with(Work::Forward), None);
+}
+
 #[test]
 fn a_damaged_state_is_said_and_nothing_is_done() {
     let mut s = resting(node("b"));
