@@ -32,7 +32,7 @@ test-e2e: ## only the tests on a real cluster; TEST="e2e_chrony e2e_drift", FILT
 	tests/rig/e2e.sh $(TEST)
 
 soak: ## the whole matrix of failures at every stage of a rollout, of which `make test` runs a sample
-	MCX_SOAK=1 tests/rig/e2e.sh e2e_failover
+	MCX_SOAK=1 tests/rig/e2e.sh e2e_failover e2e_guard
 
 bench: ## the numbers that mcx promises: offline, and measured on a real cluster
 	@offline=0; cargo bench --locked --bench offline || offline=$$?; tests/rig/bench.sh && exit $$offline
