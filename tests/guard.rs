@@ -285,7 +285,9 @@ fn after_a_reboot_the_undo_asks_for_one_and_is_written_down_in_the_next_boot() {
     }
     drop(process);
     assert!(is_left(&node), "it is needed after the boot");
+    let boot_id = node.read(BOOT);
     node.write(BOOT, "a later one", 0o444);
     assert!(Process::start(&node).end());
+    node.write(BOOT, &boot_id, 0o444);
     assert_undone(&node, &before, Lost::Kubelet);
 }

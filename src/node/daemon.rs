@@ -163,13 +163,7 @@ pub async fn finish_undo(disk: Disk, watch_time: Duration, stop: CancellationTok
 }
 
 impl Daemon {
-    fn new(
-        disk: Disk,
-        cluster: Option<Cluster>,
-        options: Options,
-        metrics: Metrics,
-        ready: Arc<AtomicBool>,
-    ) -> Self {
+    fn new(disk: Disk, cluster: Option<Cluster>, options: Options, metrics: Metrics, ready: Arc<AtomicBool>) -> Self {
         Self {
             disk: Arc::new(disk),
             cluster,
@@ -407,7 +401,7 @@ fn talks(step: &Step) -> bool {
 
 /// Whether the step only looks: what is waited for is still the same.
 fn looks(step: &Step) -> bool {
-    matches!(step, Step::Compare(_) | Step::Check { .. } | Step::Fetch(_) | Step::ReadNode)
+    matches!(step, Step::Compare(_) | Step::Check { .. } | Step::Fetch(_) | Step::ReadNode | Step::Look)
 }
 
 /// Between half of `wait` and all of it: nodes that lost the API together do not come back together.

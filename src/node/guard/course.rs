@@ -115,7 +115,10 @@ mod tests {
             from: named("a"),
             to: named("b"),
             stage,
-            actions: actions.iter().map(|(a, begun, done)| NotedAction { action: a.clone(), begun: *begun, done: *done }).collect(),
+            actions: actions
+                .iter()
+                .map(|(a, begun, done)| NotedAction { action: a.clone(), begun: *begun, done: *done })
+                .collect(),
             policy_generation: 1,
             boot_id: None,
             node_uid: None,

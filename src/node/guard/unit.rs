@@ -201,7 +201,8 @@ mod tests {
         let host = host.with_program(program.clone());
         place(&host).unwrap();
         assert_eq!(std::fs::read(dir.path().join("var/lib/mcx/bin/mcx")).unwrap(), b"#!/bin/sh\n");
-        let enabled = std::fs::read_to_string(dir.path().join("etc/systemd/system/sysinit.target.wants/mcx-guard.service"));
+        let enabled =
+            std::fs::read_to_string(dir.path().join("etc/systemd/system/sysinit.target.wants/mcx-guard.service"));
         assert_eq!(enabled.unwrap(), text(), "the link leads to the unit");
         // A second time, over what an earlier one left behind in its middle.
         std::fs::remove_file(dir.path().join("var/lib/mcx/bin/mcx")).unwrap();
@@ -221,7 +222,11 @@ mod tests {
         }
         let (dir, host) = root();
         let before = tree(dir.path());
-        for path in ["etc/systemd/system/mcx-guard.service", "etc/systemd/system/sysinit.target.wants/mcx-guard.service", "var/lib/mcx/bin/mcx"] {
+        for path in [
+            "etc/systemd/system/mcx-guard.service",
+            "etc/systemd/system/sysinit.target.wants/mcx-guard.service",
+            "var/lib/mcx/bin/mcx",
+        ] {
             let path = dir.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "half").unwrap();

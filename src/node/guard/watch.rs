@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// For how long a guard that was just left tries to see that the node is well.
-const FIRST_LOOK: Duration = Duration::from_secs(30);
+const FIRST_LOOK: Duration = Duration::from_secs(10);
 /// For how long units are watched after their action, in an undo.
 const WATCH_TIME: Duration = Duration::from_secs(5);
 
@@ -69,7 +69,11 @@ impl Watch {
                         self.seen.watched = self.seen.watched.and(look);
                     }
                 }
-                Next::Remove => return self.remove().await,
+                Next::Remove => {
+                    if self.remove().await? {
+                        return Ok(());
+                    }
+                }
                 act @ (Next::StandDown | Next::Undo(_) | Next::Finish) => {
                     if self.act(act).await? {
                         return Ok(());
@@ -155,14 +159,15 @@ impl Watch {
         }
     }
 
-    async fn remove(&self) -> Result<(), Error> {
+    /// Removes what is left of the guard, unless another update is open by now. Whether it has ended its service.
+    async fn remove(&self) -> Result<bool, Error> {
         // A daemon removes it itself, and may be at leaving the next one.
-        let Some(disk) = self.lock().await? else { return Ok(()) };
+        let Some(disk) = self.lock().await? else { return Ok(true) };
         if disk.stored()?.journal.is_some() {
-            return Err(Error::Other("another update is open by now: looking again".into()));
+            return Ok(false);
         }
         tracing::info!("no update is open: the guard is removed");
-        unit::remove_self(&self.host).await
+        unit::remove_self(&self.host).await.map(|()| true)
     }
 
     /// Carries out what needs the lock. Whether the guard has ended its service.

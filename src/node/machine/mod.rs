@@ -28,7 +28,9 @@ mod tests;
 pub use observed::{
     Checked, Compared, Fetch, Fetched, Memory, Moment, Plan, Planned, Read, Trouble, Work, back_off, void,
 };
-pub use open::{after_failed_forward, failed, failing, finished_actions, finished_reboot, lost, next_reboot, skipped_actions};
+pub use open::{
+    after_failed_forward, failed, failing, finished_actions, finished_reboot, lost, next_reboot, skipped_actions,
+};
 pub use own_node::OwnNode;
 pub use reason::{drift as drift_reason, one_line};
 

@@ -42,9 +42,13 @@ fn opened(s: &Situation, j: &Journal) -> Step {
     if let Some(trouble) = s.memory.trouble.as_ref().filter(forward) {
         return Step::Fail(reason::one_line(&format!("update to {} failed: {}", j.to.name, trouble.text)));
     }
-    // From the first switch on a power cut can bring the node up with new files, so the guard is there before.
-    if is_guarded(j) && !j.guard.as_ref().is_some_and(|guard| guard.left) {
-        return if s.boot_id.is_some() { Step::LeaveGuard } else { Step::ReadBootId };
+    // From the first switch on a power cut can bring the node up with new files, so the guard is there before; and it must
+    // know the boot of the old ones.
+    if is_guarded(j) {
+        let Some(boot_id) = &s.boot_id else { return Step::ReadBootId };
+        if !j.guard.as_ref().is_some_and(|guard| guard.left && guard.boot_id == *boot_id) {
+            return Step::LeaveGuard;
+        }
     }
     match s.read {
         Read::Cached => return Step::ReadNode,

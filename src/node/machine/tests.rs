@@ -461,7 +461,8 @@ fn a_policy_that_is_not_in_effect_is_waited_for_and_then_named() {
 fn failed(disruptive: bool) -> Situation {
     let mut s = updating(node("b"), &[restart()]);
     let held = s.held.as_mut().unwrap();
-    held.failed = Some(Failed { config: "b".into(), reason: "restart of x.service failed".into(), disruptive, unanswered: 0 });
+    held.failed =
+        Some(Failed { config: "b".into(), reason: "restart of x.service failed".into(), disruptive, unanswered: 0 });
     s.memory.observe(s.now, None, Some(&"b".into()));
     s
 }

@@ -29,6 +29,9 @@ fn the_guard_is_left_before_the_first_switch_and_only_where_something_acts() {
         half.guard.as_mut().unwrap().left = false;
         assert_eq!(next(&open(drained("b"), half)), Step::LeaveGuard);
         assert_eq!(next(&open(drained("b"), guarded(opened.clone()))), Step::Forward);
+        // Booted since, still with the old files: which boot has new ones must be told apart.
+        let booted = Situation { boot_id: Some("boot-2".into()), ..open(drained("b"), guarded(opened.clone())) };
+        assert_eq!(next(&booted), Step::LeaveGuard);
         let blind = Situation { boot_id: None, ..open(drained("b"), opened.clone()) };
         assert_eq!(next(&blind), Step::ReadBootId);
         // Forced, from a config to itself: there is nothing else to go back to.
@@ -110,7 +113,11 @@ fn a_config_that_took_the_kubelet_away_is_not_tried_again_by_itself() {
 fn after_an_api_that_was_away_the_update_is_tried_once_more_and_only_once() {
     let mut s = acted(60, true, false);
     let failed = failed_with(&s, Lost::Api);
-    assert!(failed.reason.contains(NO_API) && failed.reason.ends_with("tried once more by itself"), "{}", failed.reason);
+    assert!(
+        failed.reason.contains(NO_API) && failed.reason.ends_with("tried once more by itself"),
+        "{}",
+        failed.reason
+    );
     s.held.as_mut().unwrap().failed = Some(failed.clone());
     let again = failed_with(&s, Lost::Api);
     assert_eq!((failed.unanswered, again.unanswered), (1, 2));
