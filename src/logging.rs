@@ -3,8 +3,9 @@
 use std::io::{self, IsTerminal as _, Write};
 use tracing_subscriber::EnvFilter;
 
-/// What the libraries below say is worth hearing only when it is a warning.
-const DEFAULT_FILTER: &str = "info,kube=warn,kube_client=warn,kube_runtime=warn,hyper=warn,tower=warn,rustls=warn";
+/// What the libraries below say is worth hearing only when it is a warning. That a request got no answer is told by who made
+/// it, who knows whether that matters.
+const DEFAULT_FILTER: &str = "info,kube=warn,kube_client=warn,kube_client::client::builder=off,kube_runtime=warn,hyper=warn,tower=warn,rustls=warn";
 
 /// How a log line looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -38,7 +38,7 @@ fn start(node: &Node, api: &NodeApi) -> Running {
         let host = Host::open(&root).unwrap().with_program(PathBuf::from(env!("CARGO_BIN_EXE_mcx")));
         let disk = Disk::open(Arc::new(host), Duration::from_secs(10)).await.unwrap();
         let cluster = Cluster::new(client, NodeName::from("n1"));
-        let options = Options { sweep: Duration::from_mins(1), watch_time: Duration::from_millis(100) };
+        let options = Options { watch_time: Duration::from_millis(100), ..Options::default() };
         let ready = Arc::new(AtomicBool::new(false));
         daemon::run(disk, cluster, options, Metrics::default(), ready, stopped).await.unwrap();
     });

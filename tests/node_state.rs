@@ -32,7 +32,9 @@ fn all_of_it_is_root_s_alone() {
     let to = config(&[file("/etc/secret", "secret\n", 0o600)], &[], Some(&[1]));
     let mut journal = Node::open(&node.disk(), &empty(), &to);
     node.until(&mut journal, false, usize::MAX);
-    node.disk().set_failed(Some(&Failed { config: "x".into(), reason: "y".into(), disruptive: true })).unwrap();
+    node.disk()
+        .set_failed(Some(&Failed { config: "x".into(), reason: "y".into(), disruptive: true, unanswered: 0 }))
+        .unwrap();
     assert_eq!(fs::metadata(node.at("/var/lib/mcx")).unwrap().mode() & 0o7777, 0o700);
     let mut found = Vec::new();
     modes(&node, "/var/lib/mcx", &mut found);
@@ -49,8 +51,12 @@ fn it_is_read_back_as_it_was_written() {
     let Some(node) = Node::new() else { return };
     let disk = node.disk();
     assert_eq!(disk.stored().unwrap(), mcx::node::journal::Stored::default());
-    let failed =
-        Failed { config: "rendered-worker-x".into(), reason: "chronyd.service failed".into(), disruptive: false };
+    let failed = Failed {
+        config: "rendered-worker-x".into(),
+        reason: "chronyd.service failed".into(),
+        disruptive: false,
+        unanswered: 0,
+    };
     let to = config(&[file("/etc/x", "x", 0o644)], &[], None);
     disk.adopt(&named(&to)).unwrap();
     disk.set_failed(Some(&failed)).unwrap();
@@ -70,7 +76,9 @@ fn r101_a_damaged_file_is_an_error_with_a_way_out_and_nothing_is_touched() {
     let mut journal = Node::open(&node.disk(), &empty(), &to);
     node.until(&mut journal, false, 5);
     node.disk().adopt(&named(&to)).unwrap();
-    node.disk().set_failed(Some(&Failed { config: "x".into(), reason: "y".into(), disruptive: true })).unwrap();
+    node.disk()
+        .set_failed(Some(&Failed { config: "x".into(), reason: "y".into(), disruptive: true, unanswered: 0 }))
+        .unwrap();
     for name in ["current", "journal", "failed"] {
         let path = format!("/var/lib/mcx/{name}.json");
         let whole = fs::read(node.at(&path)).unwrap();

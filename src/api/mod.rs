@@ -65,6 +65,8 @@ pub const SSH_USER: &str = "boot";
 pub const FORCE_FILE: &str = "/run/machine-config-daemon-force";
 /// Where the daemon keeps its state on the node.
 pub const STATE_DIR: &str = "/var/lib/mcx";
+/// The unit by which a node takes an update back when no daemon comes after it; there only while an update is open.
+pub const GUARD_UNIT: &str = "mcx-guard.service";
 /// Name of the daemon's DaemonSet, as the guide prints it.
 pub const DAEMONSET: &str = "machine-config-daemon";
 /// Name of the controller's Deployment.

@@ -273,6 +273,10 @@ impl Slots {
 
 /// First words of a `reason` that speaks of drift, and of no other.
 pub const DRIFT_PREFIX: &str = "Drift:";
+/// In the `reason` of a node that undid an update after which its kubelet did not come back.
+pub const NO_KUBELET: &str = "the kubelet was not healthy";
+/// In the `reason` of a node that undid an update after which it had no answer of the API server.
+pub const NO_API: &str = "the API server did not answer";
 
 /// How many items a message names before it only counts.
 pub const NAMED: usize = 10;

@@ -41,9 +41,18 @@ pub struct Args {
     /// Watch units for this long after the last action
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = service::duration, env = "MCX_WATCH_TIME")]
     watch_time: Duration,
+    /// Undo an update whose actions left the node without its kubelet or the API server for this long
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = service::duration, env = "MCX_GUARD_TIMEOUT")]
+    guard_timeout: Duration,
+    /// Address at which the kubelet serves /healthz
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:10248", env = "MCX_KUBELET_HEALTHZ")]
+    kubelet_healthz: SocketAddr,
     #[command(flatten)]
     log: logging::Args,
 }
+
+/// A node whose kubelet takes its time to come up must not be taken for lost; one that is lost must come back some day.
+const GUARD_TIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_hours(1);
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -53,6 +62,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn start(args: &Args) -> anyhow::Result<()> {
     logging::init(&args.log)?;
     anyhow::ensure!(!args.sweep.is_zero(), "--sweep is 0: give the time between two comparisons, such as 60s");
+    anyhow::ensure!(
+        GUARD_TIMES.contains(&args.guard_timeout),
+        "--guard-timeout is {} s: give a time from 10s to 1h",
+        args.guard_timeout.as_secs()
+    );
     anyhow::ensure!(!args.node_name.is_empty(), "--node-name is empty: give the name of this node's Node object");
     // One thread: the daemon does one thing at a time, and an idle one should cost a node next to nothing.
     let runtime =
@@ -69,15 +83,20 @@ async fn serve_node(args: &Args) -> anyhow::Result<()> {
     let listener = serve::bind(args.listen).await?;
     let asked = Arc::clone(&ready);
     let serving = serve::serve_on(listener, Arc::new(registry), move || asked.load(Ordering::Relaxed));
-    let client = cluster::client(args.kubeconfig.as_deref(), &args.root).await?;
-    let cluster = Cluster::new(client, NodeName::from(args.node_name.as_str()));
+    let way = cluster::way(args.kubeconfig.as_deref(), &args.root).await?;
+    let cluster = Cluster::connect(way, NodeName::from(args.node_name.as_str()))?;
     let host =
         Host::open(&args.root).with_context(|| format!("cannot open the node's root {}", args.root.display()))?;
     let working = async {
         let disk = Disk::open(Arc::new(host), LOCK_PATIENCE).await?;
         disk.keep_for(&NodeName::from(args.node_name.as_str()))?;
         tracing::info!(node = args.node_name, root = %args.root.display(), version = env!("CARGO_PKG_VERSION"), "started");
-        let options = Options { sweep: args.sweep, watch_time: args.watch_time };
+        let options = Options {
+            sweep: args.sweep,
+            watch_time: args.watch_time,
+            patience: args.guard_timeout,
+            kubelet: args.kubelet_healthz,
+        };
         daemon::run(disk, cluster, options, metrics, ready, stop.clone()).await?;
         anyhow::Ok(())
     };

@@ -8,6 +8,7 @@ pub mod crds;
 pub mod daemon;
 pub mod diff;
 pub mod explain;
+pub mod guard;
 pub mod host_exec;
 pub mod input;
 pub mod kubeconfig;
@@ -82,6 +83,9 @@ pub enum Command {
     /// Run a command inside a node's root (used by the daemon)
     #[command(hide = true)]
     HostExec(host_exec::Args),
+    /// Undo an update that takes its node away from its cluster (run by a unit that the daemon leaves)
+    #[command(hide = true)]
+    Guard(guard::Args),
 }
 
 /// Parses the command line. What is no command line ends the process, with the usage or the help that was asked for.
@@ -129,6 +133,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Man(args) => man::run(&args),
         Command::Reference(args) => reference::run(&args),
         Command::HostExec(args) => host_exec::run(&args),
+        Command::Guard(args) => guard::run(&args),
     };
     match result {
         Ok(code) => code,

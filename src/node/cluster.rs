@@ -4,6 +4,7 @@
 //! It decides nothing: which patch is made, and when, is the machine's business. A patch says what it relies on as test
 //! operations, so that it fails where the world has moved on.
 
+use super::guard::health;
 use super::machine::OwnNode;
 use crate::api::protocol::{NodeState, Phase, PhaseSince};
 use crate::api::{CLUSTER, ConfigName, MachineConfig, MachineConfiguration, NodeName, Uid, annotation};
@@ -50,6 +51,8 @@ pub enum Error {
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
+    /// How the client was made; none of one that a test made otherwise.
+    way: Option<Config>,
     name: NodeName,
     nodes: Api<Node>,
     configs: Api<MachineConfig>,
@@ -71,10 +74,14 @@ pub enum Test<'a> {
 /// New values of the daemon's annotations; none removes one.
 pub type Changes = Vec<(&'static str, Option<String>)>;
 
+/// For `map_err`.
+fn no_way(what: String) -> impl Fn(&dyn std::error::Error) -> Error {
+    move |error| Error::NoWay(format!("{what}: {}", chain(error)))
+}
+
 /// How to reach the API server: `kubeconfig` when given; else as a pod, with the address from the environment or, when
 /// that is absent, from the kubelet's kubeconfig in `root`. No retries by the client: every request is bounded by us.
-pub async fn client(kubeconfig: Option<&Path>, root: &Path) -> Result<Client, Error> {
-    let no_way = |what: String| move |error: &dyn std::error::Error| Error::NoWay(format!("{what}: {}", chain(error)));
+pub async fn way(kubeconfig: Option<&Path>, root: &Path) -> Result<Config, Error> {
     let mut config = match kubeconfig {
         Some(path) => {
             let what = no_way(format!("cannot use {}", path.display()));
@@ -87,7 +94,15 @@ pub async fn client(kubeconfig: Option<&Path>, root: &Path) -> Result<Client, Er
     };
     config.default_retry = false;
     config.connect_timeout = Some(TIMEOUT);
-    Client::try_from(config).map_err(|e| no_way("cannot make a client".into())(&e))
+    Ok(config)
+}
+
+/// Servers that the kubelets' kubeconfigs in `root` name.
+fn kubelet_servers(root: &Path) -> impl Iterator<Item = String> {
+    KUBELET_CONFIGS.iter().filter_map(move |path| {
+        let file = kube::config::Kubeconfig::read_from(root.join(path)).ok()?;
+        file.clusters.into_iter().find_map(|c| c.cluster?.server)
+    })
 }
 
 fn as_a_pod(root: &Path) -> Result<Config, Error> {
@@ -96,11 +111,7 @@ fn as_a_pod(root: &Path) -> Result<Config, Error> {
             .map_err(|e| Error::NoWay(format!("not in a pod ({}): use --kubeconfig", chain(&e))));
     }
     // With the host's network a pod may come up before the service address works, or without its environment.
-    let server = KUBELET_CONFIGS.iter().find_map(|path| {
-        let file = kube::config::Kubeconfig::read_from(root.join(path)).ok()?;
-        file.clusters.into_iter().find_map(|c| c.cluster?.server)
-    });
-    let Some(server) = server else {
+    let Some(server) = kubelet_servers(root).next() else {
         return Err(Error::NoWay(format!(
             "KUBERNETES_SERVICE_HOST is not set and no kubelet kubeconfig below {} names a server: use --kubeconfig",
             root.display()
@@ -154,6 +165,12 @@ async fn bounded<T>(request: impl Future<Output = kube::Result<T>>) -> Result<Op
 
 impl Cluster {
     /// As the daemon of node `name`.
+    pub fn connect(way: Config, name: NodeName) -> Result<Self, Error> {
+        let client = Client::try_from(way.clone()).map_err(|e| no_way("cannot make a client".into())(&e))?;
+        Ok(Self { way: Some(way), ..Self::new(client, name) })
+    }
+
+    /// The same by a client that is there already.
     pub fn new(client: Client, name: NodeName) -> Self {
         let reporter = Reporter { controller: crate::api::DAEMONSET.into(), instance: Some(name.to_string()) };
         Self {
@@ -162,8 +179,30 @@ impl Cluster {
             policies: Api::all(client.clone()),
             recorder: Recorder::new(client.clone(), reporter),
             client,
+            way: None,
             name,
         }
+    }
+
+    /// Whether the API server answers, over a new connection.
+    pub async fn answers(&self) -> bool {
+        match self.way.clone().map(Client::try_from) {
+            None => health::answers(&self.client).await,
+            Some(Ok(client)) => health::answers(&client).await,
+            Some(Err(_)) => false,
+        }
+    }
+
+    /// URLs at which a process of the host reaches the API server: that of the daemon, and those of the kubelet in `root`.
+    pub fn servers(&self, root: &Path) -> Vec<String> {
+        let own = self.way.as_ref().map(|way| way.cluster_url.to_string());
+        let mut servers: Vec<String> = own.into_iter().chain(kubelet_servers(root)).collect();
+        for server in &mut servers {
+            server.truncate(server.trim_end_matches('/').len());
+        }
+        servers.sort();
+        servers.dedup();
+        servers
     }
 
     /// The client, for whoever else needs it.

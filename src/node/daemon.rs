@@ -1,8 +1,9 @@
 //! The loop that ties the daemon together: the watch of its Node, events and sweeps of the disk, signals.
 //!
 //! A step is never cancelled by an event or a signal: it ends, and the situation is looked at again. What each step does
-//! is in `steps`.
+//! is in `steps`; what it does about the guard, in `guarding`.
 
+mod guarding;
 mod metrics;
 mod steps;
 
@@ -11,6 +12,7 @@ pub use metrics::Metrics;
 use super::cluster::{self, Cluster};
 use super::disk::Disk;
 use super::host;
+use super::journal::Journal;
 use super::machine::{self, Moment, OwnNode, Read, Situation, Step, Waiting, Work};
 use crate::api::ConfigName;
 use crate::api::protocol::DRIFT_PREFIX;
@@ -19,6 +21,7 @@ use futures::StreamExt as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -41,6 +44,21 @@ pub struct Options {
     pub sweep: Duration,
     /// For how long units are watched after their action.
     pub watch_time: Duration,
+    /// For how long, after actions that can take the node away from its cluster, the proof is waited for that they did not.
+    pub patience: Duration,
+    /// Where the kubelet serves `/healthz`.
+    pub kubelet: SocketAddr,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            sweep: Duration::from_mins(1),
+            watch_time: Duration::from_secs(5),
+            patience: Duration::from_mins(10),
+            kubelet: SocketAddr::from(([127, 0, 0, 1], 10248)),
+        }
+    }
 }
 
 /// Why the daemon ends without being asked to.
@@ -86,7 +104,8 @@ impl Drop for Task {
 
 struct Daemon {
     disk: Arc<Disk>,
-    cluster: Cluster,
+    /// None while the guard of the host finishes an undo: nobody is told then.
+    cluster: Option<Cluster>,
     options: Options,
     metrics: Metrics,
     ready: Arc<AtomicBool>,
@@ -127,31 +146,57 @@ pub async fn run(
             }
         }
     }));
-    let mut daemon = Daemon {
-        disk: Arc::new(disk),
-        cluster,
-        options,
-        metrics,
-        ready,
-        started: Instant::now(),
-        s: Situation::default(),
-        items: BTreeMap::new(),
-        bodies: BTreeMap::new(),
-        api: (0, Moment::ZERO),
-        stale: 0,
-        swept: Moment::ZERO,
-        watching: None,
-        blind: Arc::default(),
-        events: mpsc::channel(1),
-        said: None,
-    };
+    let mut daemon = Daemon::new(disk, Some(cluster), options, metrics, ready);
     daemon.work(seen, &stop).await;
     Ok(())
 }
 
+/// Finishes the undo that the journal says is under way, without an API server and without telling anybody, as a daemon
+/// does whose API server is away. Ends with the transaction, or at `stop`; a reboot that is asked for is waited for.
+pub async fn finish_undo(disk: Disk, watch_time: Duration, stop: CancellationToken) {
+    let options = Options { watch_time, ..Options::default() };
+    let mut daemon = Daemon::new(disk, None, options, Metrics::default(), Arc::default());
+    daemon.s.read = Read::Away { since: Moment::ZERO, last: Moment::ZERO };
+    // Nothing is ever seen, and the sender lives as long as the loop.
+    let (_send, seen) = watch::channel::<Seen>(None);
+    daemon.work(seen, &stop).await;
+}
+
 impl Daemon {
+    fn new(disk: Disk, cluster: Option<Cluster>, options: Options, metrics: Metrics, ready: Arc<AtomicBool>) -> Self {
+        Self {
+            disk: Arc::new(disk),
+            cluster,
+            options,
+            metrics,
+            ready,
+            started: Instant::now(),
+            s: Situation::default(),
+            items: BTreeMap::new(),
+            bodies: BTreeMap::new(),
+            api: (0, Moment::ZERO),
+            stale: 0,
+            swept: Moment::ZERO,
+            watching: None,
+            blind: Arc::default(),
+            events: mpsc::channel(1),
+            said: None,
+        }
+    }
+
+    /// The requests to the API server, if there is one.
+    fn cluster(&self) -> Result<&Cluster, cluster::Error> {
+        self.cluster.as_ref().ok_or_else(|| cluster::Error::Away("nobody asks it".into()))
+    }
+
+    /// Whether there is nothing more to do for who came to finish an undo.
+    fn is_finished(&self) -> bool {
+        let open = |journal: &Journal| journal.failure.is_some();
+        self.cluster.is_none() && self.s.held.as_ref().is_some_and(|held| !held.journal.as_ref().is_some_and(open))
+    }
+
     async fn work(&mut self, mut seen: watch::Receiver<Seen>, end: &CancellationToken) {
-        while !end.is_cancelled() {
+        while !end.is_cancelled() && !self.is_finished() {
             self.look(&mut seen);
             let step = machine::next(&self.s);
             if let Step::Wait { why, until } = step {
@@ -185,7 +230,9 @@ impl Daemon {
                 self.s.read = Read::Cached;
             }
         }
-        tracing::info!("stopped between two steps");
+        if !self.is_finished() {
+            tracing::info!("stopped between two steps");
+        }
     }
 
     fn now(&self) -> Moment {
@@ -322,7 +369,9 @@ impl Daemon {
         if matches!(error, cluster::Error::Stale(_)) && self.stale < 3 {
             self.stale += 1;
             tracing::debug!(%error, "looking at the Node again");
-            if let Ok(node) = self.cluster.node().await {
+            if let Ok(cluster) = self.cluster()
+                && let Ok(node) = cluster.node().await
+            {
                 self.s.node = node;
                 return;
             }
@@ -352,7 +401,7 @@ fn talks(step: &Step) -> bool {
 
 /// Whether the step only looks: what is waited for is still the same.
 fn looks(step: &Step) -> bool {
-    matches!(step, Step::Compare(_) | Step::Check { .. } | Step::Fetch(_) | Step::ReadNode)
+    matches!(step, Step::Compare(_) | Step::Check { .. } | Step::Fetch(_) | Step::ReadNode | Step::Look)
 }
 
 /// Between half of `wait` and all of it: nodes that lost the API together do not come back together.

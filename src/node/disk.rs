@@ -299,6 +299,19 @@ pub(super) fn stored(root: &Root) -> Result<Stored, Error> {
         "current",
         "move it away: the daemon then adopts what the Node's annotations say, and what stood there before mcx stays known",
     )?;
+    let journal = open_journal(root)?;
+    let failed = read_state(
+        root,
+        &state_path("failed"),
+        "failed",
+        STATE_LIMIT,
+        "move it away: the config that failed is then tried once more",
+    )?;
+    Ok(Stored { current, journal, failed })
+}
+
+/// The open transaction, read without the lock.
+pub(super) fn open_journal(root: &Root) -> Result<Option<Journal>, Error> {
     let journal: Option<Journal> = read_state(
         root,
         &state_path("journal"),
@@ -312,14 +325,20 @@ pub(super) fn stored(root: &Root) -> Result<Stored, Error> {
         let damage = Damage::Newer(journal.version);
         return Err(Error::Other(format!("{} {damage}", state_path("journal"))));
     }
-    let failed = read_state(
-        root,
-        &state_path("failed"),
-        "failed",
-        STATE_LIMIT,
-        "move it away: the config that failed is then tried once more",
-    )?;
-    Ok(Stored { current, journal, failed })
+    Ok(journal)
+}
+
+/// What tells one journal file from another, since each is a new file: number, time and size.
+pub(super) type Stamp = (u64, i64, i64, u64);
+
+/// That of the journal; none when there is none.
+pub(super) fn journal_stamp(root: &Root) -> Result<Option<Stamp>, Error> {
+    let path = state_path("journal");
+    match root.file(&path).and_then(|(file, _)| file.metadata()) {
+        Ok(about) => Ok(Some((about.ino(), about.mtime(), about.mtime_nsec(), about.size()))),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(Error::file("look at", &path)(error)),
+    }
 }
 
 /// Whose the root is, when it is a daemon's; none when it is nobody's.

@@ -142,6 +142,7 @@ pub async fn update(disk: &Disk, to: &NamedConfig, observer: &mut Observer<'_>) 
         node_uid: None,
         forced: false,
         failure: None,
+        guard: None,
     };
     disk.write_journal(&journal)?;
     let name = to.name.clone();

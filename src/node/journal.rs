@@ -76,6 +76,42 @@ pub struct Journal {
     /// Why it is being undone: the reason that the node reports in the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// What is asked of the node before the transaction is closed; none before that is known, and where nothing is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Guard>,
+}
+
+/// What proves, after actions that can take a node away from its cluster, that it is still part of it. Noted before the
+/// first switch, while all is well.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Guard {
+    /// For how many seconds the proof is waited for, from the action or the boot on.
+    pub patience: u64,
+    /// Address at which the kubelet said that it is healthy; none when it did not: then nothing is asked of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<String>,
+    /// URLs of the API server. The answer of one is enough.
+    pub servers: Vec<String>,
+    /// Boot id at that time.
+    pub boot_id: String,
+    /// The host's unit is in its place, and runs; or there is no service manager that could run it.
+    pub left: bool,
+    /// The proof was seen.
+    #[serde(default)]
+    pub proven: bool,
+    /// What was missing when the update was undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Lost>,
+}
+
+/// What a node was without for so long that its update was undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lost {
+    /// A healthy kubelet.
+    Kubelet,
+    /// An answer of the API server; of the kubelet nothing was missing.
+    Api,
 }
 
 /// The config that failed, and why.
@@ -86,8 +122,17 @@ pub struct Failed {
     pub config: ConfigName,
     /// The reason, as reported.
     pub reason: String,
-    /// It failed after a Drain or Reboot: it is not tried again by itself.
+    /// It failed after a Drain or Reboot, or took the kubelet away: it is not tried again by itself.
     pub disruptive: bool,
+    /// How often in a row it was undone because the API server alone did not answer. An outage looks the same as a config
+    /// that cuts the node off: after the first time it is tried again by itself all the same, and not after the second.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unanswered: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// Everything of mcx on the disk.

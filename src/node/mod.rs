@@ -18,6 +18,7 @@
 //! | `watch` | inotify on what is managed |
 //! | `machine` | the state machine: pure |
 //! | `actions` | daemon-reload, reload, restart, reboot |
+//! | `guard` | whether the node is still part of its cluster, and what becomes of it when not |
 //! | `cluster` | the daemon's requests to the API server |
 //! | `daemon` | the loop that ties these together |
 //! | `folder` | the same for a root without a cluster |
@@ -30,6 +31,7 @@ pub mod daemon;
 pub mod disk;
 pub mod folder;
 mod form;
+pub mod guard;
 pub mod host;
 pub mod journal;
 mod layout;

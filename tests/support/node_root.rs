@@ -171,6 +171,7 @@ impl Node {
             node_uid: None,
             forced,
             failure: None,
+            guard: None,
         };
         disk.write_journal(&journal).unwrap();
         journal

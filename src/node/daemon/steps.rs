@@ -5,7 +5,8 @@ use crate::api::protocol::{DRIFT_PREFIX, NodeState, Phase};
 use crate::api::{ConfigName, FORCE_FILE, MachineConfig, Uid, annotation, event};
 use crate::change::{self, Action, ChangeSet};
 use crate::node::cluster::{self, Test};
-use crate::node::journal::{self, Failed, Journal, NamedConfig, NotedAction, Stage};
+use crate::node::guard::rule::Watched;
+use crate::node::journal::{self, Journal, NamedConfig, NotedAction, Stage};
 use crate::node::machine::{self, Checked, Compared, Fetch, Fetched, Held, Plan, Planned, Read, Step, Work};
 use crate::node::{actions, disk, host};
 use crate::render::items::Items;
@@ -23,7 +24,7 @@ impl Daemon {
         tracing::debug!(?step, "step");
         match step {
             Step::Wait { .. } => Ok(()),
-            Step::ReadState => self.read_state(),
+            Step::ReadState => self.read_state().await,
             Step::ReadBootId => {
                 self.s.boot_id = Some(self.disk.host().boot_id().map_err(at(Work::BootId))?);
                 Ok(())
@@ -65,9 +66,21 @@ impl Daemon {
                 let mut journal = self.journal()?;
                 tracing::info!(to = %journal.to.name, "nothing was switched and it is no longer wanted: closing");
                 self.disk.back(&mut journal).await.map_err(at(Work::Back))?;
-                self.close(Work::Back)
+                self.close(Work::Back).await
             }
+            Step::LeaveGuard => self.leave_guard().await,
             Step::Forward => self.forward().await,
+            Step::Look => {
+                let look = self.look_at_health().await;
+                self.s.watched = self.s.watched.and(look);
+                Ok(())
+            }
+            Step::Lose(lost) => {
+                let Some(boot_id) = self.s.boot_id.clone() else { return Ok(()) };
+                let journal = machine::lost(self.journal()?, lost, &boot_id);
+                tracing::warn!(reason = journal.failure, "the update is undone");
+                self.save(journal)
+            }
             Step::RemoveForceFile => {
                 self.disk.host().remove_force_file().map_err(at(Work::Record))?;
                 tracing::info!("{FORCE_FILE} is removed");
@@ -81,7 +94,7 @@ impl Daemon {
             }
             Step::RunActions => self.run_actions().await,
             Step::SkipActions(note) => {
-                let journal = machine::finished_actions(self.journal()?, Some(&note));
+                let journal = machine::skipped_actions(self.journal()?, &note);
                 self.save(journal)
             }
             Step::Reboot => self.reboot().await,
@@ -115,12 +128,12 @@ impl Daemon {
                     self.disk.set_failed(None).map_err(at(Work::Record))?;
                     self.held().failed = None;
                 }
-                self.close(Work::Record)?;
+                self.close(Work::Record).await?;
                 tracing::info!(config = %to, "the update has worked");
                 self.metrics.count("done");
                 Ok(())
             }
-            Step::CloseFailed => self.close_failed(),
+            Step::CloseFailed => self.close_failed().await,
         }
     }
 
@@ -129,20 +142,21 @@ impl Daemon {
         self.s.held.get_or_insert_default()
     }
 
-    fn journal(&self) -> Result<Journal, Trouble> {
+    pub(super) fn journal(&self) -> Result<Journal, Trouble> {
         let journal = self.s.held.as_ref().and_then(|h| h.journal.clone());
         journal.ok_or_else(|| Trouble::Node(Work::Record, host::Error::Other("no transaction is open".into())))
     }
 
-    fn save(&mut self, journal: Journal) -> Result<(), Trouble> {
+    pub(super) fn save(&mut self, journal: Journal) -> Result<(), Trouble> {
         self.disk.write_journal(&journal).map_err(at(Work::Record))?;
         self.held().journal = Some(journal);
         Ok(())
     }
 
-    fn close(&mut self, work: Work) -> Result<(), Trouble> {
+    async fn close(&mut self, work: Work) -> Result<(), Trouble> {
         self.disk.close().map_err(at(work))?;
         self.held().journal = None;
+        self.remove_guard().await;
         self.s.planned = None;
         self.s.checked = None;
         self.keep_current();
@@ -160,7 +174,7 @@ impl Daemon {
         self.s.fetched.retain(|name, _| bodies.contains_key(name));
     }
 
-    fn read_state(&mut self) -> Result<(), Trouble> {
+    async fn read_state(&mut self) -> Result<(), Trouble> {
         let stored = self.disk.stored().map_err(at(Work::State))?;
         if let Some(current) = &stored.current {
             let items = parse(current).map_err(at(Work::State))?;
@@ -168,6 +182,9 @@ impl Daemon {
         }
         if let Some(journal) = &stored.journal {
             tracing::info!(from = %journal.from.name, to = %journal.to.name, stage = ?journal.stage, "an update is open");
+        } else {
+            // Of an update that was closed by somebody who was ended right after it.
+            self.remove_guard().await;
         }
         let current = stored.current.map(|c| c.name);
         tracing::info!(current = current.as_ref().map(ConfigName::as_str), "state read");
@@ -176,7 +193,11 @@ impl Daemon {
     }
 
     async fn read_node(&mut self) {
-        match self.cluster.node().await {
+        let read = match self.cluster() {
+            Ok(cluster) => cluster.node().await,
+            Err(error) => Err(error),
+        };
+        match read {
             Ok(node) => {
                 self.s.node = node;
                 self.s.read = Read::Fresh;
@@ -194,7 +215,7 @@ impl Daemon {
     }
 
     async fn fetch(&mut self, name: ConfigName) -> Result<(), Trouble> {
-        let answer = self.cluster.config(&name).await?;
+        let answer = self.cluster()?.config(&name).await?;
         self.api_answered();
         let now = self.now();
         let (tries, first) = self.s.fetched.get(&name).map_or((0, now), |f| (f.tries, f.first));
@@ -255,7 +276,7 @@ impl Daemon {
         let result = if forced {
             Ok(Plan { actions: vec![Action::Reboot], generation: 0 })
         } else {
-            let policy = self.cluster.policy().await?;
+            let policy = self.cluster()?.policy().await?;
             self.api_answered();
             let old = self.keep_items(&from).map_err(at(Work::Look))?;
             let new = self.keep_items(&to).map_err(at(Work::Look))?;
@@ -306,7 +327,7 @@ impl Daemon {
 
     async fn patch(&mut self, test: Test<'_>, changes: cluster::Changes) -> Result<(), Trouble> {
         let Some(node) = self.s.node.clone() else { return Ok(()) };
-        self.s.node = self.cluster.patch(&node, test, &changes).await?;
+        self.s.node = self.cluster()?.patch(&node, test, &changes).await?;
         self.api_answered();
         Ok(())
     }
@@ -348,8 +369,8 @@ impl Daemon {
     }
 
     fn event(&self, warning: bool, reason: &'static str, note: &str) {
-        if let Some(node) = &self.s.node {
-            self.cluster.event(&node.uid, warning, reason, note);
+        if let (Some(node), Some(cluster)) = (&self.s.node, &self.cluster) {
+            cluster.event(&node.uid, warning, reason, note);
         }
     }
 
@@ -381,6 +402,7 @@ impl Daemon {
                 &format!("{FORCE_FILE}: {} is applied without comparing the disk", to.name),
             );
         }
+        self.s.watched = Watched::default();
         let actions = actions.into_iter().map(|action| NotedAction { action, begun: 0, done: false }).collect();
         self.save(Journal {
             version: journal::VERSION,
@@ -393,6 +415,7 @@ impl Daemon {
             node_uid: Some(uid),
             forced,
             failure: None,
+            guard: None,
         })
     }
 
@@ -411,20 +434,29 @@ impl Daemon {
                 self.keep_items(&to).map_err(at(Work::State))?;
                 Ok(())
             }
-            Err(error) => {
-                self.node_trouble(Work::Forward, &error);
-                let Some(trouble) = self.s.memory.trouble.clone() else { return Ok(()) };
-                if let Step::Fail(reason) = machine::after_failed_forward(stage, to.as_str(), &trouble) {
-                    self.fail(&reason)?;
-                } else {
-                    let mut journal = self.journal()?;
-                    self.disk.back(&mut journal).await.map_err(at(Work::Back))?;
-                    self.close(Work::Back)?;
-                }
-                // It counts towards the next try, so it must not be forgotten as one that worked.
-                Err(Trouble::Noted)
-            }
+            Err(error) => self.failed_forward(Work::Forward, &error, stage, &to).await,
         }
+    }
+
+    /// Brings an update that did not come further to its undo, or closes one that has touched nothing.
+    pub(super) async fn failed_forward(
+        &mut self,
+        work: Work,
+        error: &host::Error,
+        stage: Stage,
+        to: &ConfigName,
+    ) -> Result<(), Trouble> {
+        self.node_trouble(work, error);
+        let Some(trouble) = self.s.memory.trouble.clone() else { return Ok(()) };
+        if let Step::Fail(reason) = machine::after_failed_forward(stage, to.as_str(), &trouble) {
+            self.fail(&reason)?;
+        } else {
+            let mut journal = self.journal()?;
+            self.disk.back(&mut journal).await.map_err(at(Work::Back))?;
+            self.close(Work::Back).await?;
+        }
+        // It counts towards the next try, so it must not be forgotten as one that worked.
+        Err(Trouble::Noted)
     }
 
     async fn run_actions(&mut self) -> Result<(), Trouble> {
@@ -473,19 +505,17 @@ impl Daemon {
         Ok(())
     }
 
-    fn close_failed(&mut self) -> Result<(), Trouble> {
+    async fn close_failed(&mut self) -> Result<(), Trouble> {
         let journal = self.journal()?;
-        let reason = journal.failure.clone().unwrap_or_default();
-        let to = journal.to.name.clone();
-        if journal.from.name != to {
-            let disruptive = journal.actions.iter().any(|a| matches!(a.action, Action::Drain | Action::Reboot));
-            let failed = Failed { config: to.clone(), reason: reason.clone(), disruptive };
+        let mut reason = journal.failure.clone().unwrap_or_default();
+        if let Some(failed) = machine::failed(&journal, self.held().failed.as_ref()) {
             self.disk.set_failed(Some(&failed)).map_err(at(Work::Record))?;
             let now = self.now();
-            self.s.memory.note_failure(&to, now);
+            self.s.memory.note_failure(&failed.config, now);
+            reason.clone_from(&failed.reason);
             self.held().failed = Some(failed);
         }
-        self.close(Work::Record)?;
+        self.close(Work::Record).await?;
         self.s.memory.note_success(Work::Forward);
         self.event(true, event::UPDATE_FAILED, &reason);
         self.metrics.count("failed");

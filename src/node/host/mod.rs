@@ -8,11 +8,13 @@
 //! | `passwd` | users and groups of the node's own files |
 //! | `mounts` | which file system a path is on |
 //! | `boot` | boot id, service manager, force file |
+//! | `program` | what this binary needs to run |
 
 mod boot;
 mod exec;
 mod mounts;
 mod passwd;
+mod program;
 mod root;
 mod write;
 
@@ -124,6 +126,41 @@ impl Host {
     pub fn with_program(mut self, program: PathBuf) -> Self {
         self.program = program;
         self
+    }
+
+    /// Whether a copy of this binary can run in the root. A static one can; one that is linked dynamically needs the very
+    /// loader that it names.
+    pub(in crate::node) fn check_program(&self) -> Result<(), Error> {
+        let Some(loader) = program::loader(&self.program).map_err(self.program_error("read"))? else { return Ok(()) };
+        if self.is_own_root || self.root.reaches(&loader) {
+            return Ok(());
+        }
+        Err(Error::Other(format!(
+            "this mcx is linked dynamically and its loader {loader} is not on the node, so no copy of it can guard the node; \
+             use the static build"
+        )))
+    }
+
+    /// Puts a copy of this binary at `path` in the root, for root alone, whole or not at all, durably.
+    pub(in crate::node) fn copy_program(&self, path: &str) -> Result<(), Error> {
+        let mut program = std::fs::File::open(&self.program).map_err(self.program_error("open"))?;
+        let place = self.root.place(path).map_err(Error::file("open the directory of", path))?;
+        let meta = Meta { mode: 0o700, uid: 0, gid: 0 };
+        let copied = place
+            .unstage()
+            .and_then(|()| place.stage_file(&mut program, meta))
+            .and_then(|_| place.switch())
+            .and_then(|()| place.sync());
+        if copied.is_err() {
+            // The cause is what counts.
+            let _ = place.unstage();
+        }
+        copied.map_err(Error::file("copy this binary to", path))
+    }
+
+    fn program_error(&self, what: &'static str) -> impl FnOnce(std::io::Error) -> Error + use<> {
+        let path = self.program.display().to_string();
+        move |source| Error::File { what, path, source }
     }
 
     /// Whether the root is this process's own, `/`.

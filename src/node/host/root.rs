@@ -165,6 +165,13 @@ impl Root {
         }
     }
 
+    /// Whether something is at `path`, by whatever links lead there inside the root.
+    pub(super) fn reaches(&self, path: &str) -> bool {
+        let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+        let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT);
+        openat2(&self.fd, path, how).is_ok()
+    }
+
     /// Opens a regular file for reading; anything else of that name is an error, and never blocks.
     pub(in crate::node) fn file(&self, path: &str) -> io::Result<(File, Seen)> {
         let (parent, name) = split(path);

@@ -28,11 +28,14 @@ mod tests;
 pub use observed::{
     Checked, Compared, Fetch, Fetched, Memory, Moment, Plan, Planned, Read, Trouble, Work, back_off, void,
 };
-pub use open::{after_failed_forward, failing, finished_actions, finished_reboot, next_reboot};
+pub use open::{
+    after_failed_forward, failed, failing, finished_actions, finished_reboot, lost, next_reboot, skipped_actions,
+};
 pub use own_node::OwnNode;
 pub use reason::{drift as drift_reason, one_line};
 
-use super::journal::{Failed, Journal};
+use super::guard::rule::Watched;
+use super::journal::{Failed, Journal, Lost};
 use crate::api::protocol::{DrainKind, DrainRequest, NodeState, Phase};
 use crate::api::{ConfigName, Uid};
 use crate::change::Action;
@@ -49,6 +52,8 @@ pub const REBOOT_PATIENCE: Duration = Duration::from_mins(10);
 pub const REBOOT_LIMIT: u32 = 5;
 /// How often an action is begun: once, and once more when the daemon was ended in its middle.
 pub const ACTION_LIMIT: u32 = 2;
+/// The same in an undo that is guarded.
+pub const UNDO_LIMIT: u32 = 5;
 /// How long a daemon that knows that its Node was registered again waits for the API before it goes on without it.
 pub const NEW_NODE_PATIENCE: Duration = Duration::from_mins(2);
 
@@ -86,6 +91,8 @@ pub struct Situation {
     pub force: bool,
     /// Boot id of the running system; none when it could not be read.
     pub boot_id: Option<String>,
+    /// What was seen of the node's health since the actions of the open update.
+    pub watched: Watched,
     /// Back-off.
     pub memory: Memory,
 }
@@ -109,6 +116,8 @@ pub enum Waiting {
     Uncordon,
     /// The next try of what did not work.
     Retry,
+    /// The proof that the node is still part of its cluster.
+    Proof,
     /// The system goes down.
     End,
 }
@@ -124,6 +133,7 @@ impl fmt::Display for Waiting {
             Self::NextDrain => "an administrator uncordoned this node: waiting before the next drain is asked for",
             Self::Uncordon => "waiting for the controller to lift the cordon",
             Self::Retry => "waiting before the next try",
+            Self::Proof => "waiting for the kubelet to be healthy and the API server to answer",
             Self::End => "waiting for the system to go down",
         })
     }
@@ -207,8 +217,14 @@ pub enum Step {
     },
     /// Nothing was switched and it is no longer wanted: remove what was staged, close.
     Abandon,
+    /// Leave the guard on the host, and note what it looks at.
+    LeaveGuard,
     /// Carry the files forward.
     Forward,
+    /// Look at the kubelet and at the API server.
+    Look,
+    /// Note that the node was without one of them for too long, durably, and what the undo has to do.
+    Lose(Lost),
     /// Remove the force file: its effect is durable, or has failed for good.
     RemoveForceFile,
     /// Go on under the UID of the Node that was registered again.
@@ -240,6 +256,7 @@ impl Step {
             Self::ReadState => Some(Work::State),
             Self::ReadBootId => Some(Work::BootId),
             Self::Compare(_) | Self::Check { .. } => Some(Work::Look),
+            Self::LeaveGuard => Some(Work::Guard),
             Self::Forward => Some(Work::Forward),
             Self::Abandon | Self::Back => Some(Work::Back),
             Self::Reboot => Some(Work::Reboot),
@@ -252,10 +269,12 @@ impl Step {
             | Self::Rebooted
             | Self::NoReboot(_)
             | Self::Fail(_)
+            | Self::Lose(_)
             | Self::Close
             | Self::CloseFailed => Some(Work::Record),
             // A failed action is a failed update, no trouble that may pass.
             Self::RunActions
+            | Self::Look
             | Self::Wait { .. }
             | Self::ReadNode
             | Self::Fetch(_)

@@ -120,6 +120,8 @@ pub enum Work {
     State,
     /// Comparing or checking.
     Look,
+    /// Leaving the guard on the host.
+    Guard,
     /// Carrying files forward.
     Forward,
     /// Bringing files back.

@@ -6,12 +6,13 @@
 
 use super::observed::{Moment, Read, Trouble, Work, back_off};
 use super::{
-    ACTION_LIMIT, Drain, NEW_NODE_PATIENCE, REBOOT_LIMIT, REBOOT_PATIENCE, Situation, Step, Waiting, drain,
+    ACTION_LIMIT, Drain, NEW_NODE_PATIENCE, REBOOT_LIMIT, REBOOT_PATIENCE, Situation, Step, UNDO_LIMIT, Waiting, drain,
     needs_drain, reason,
 };
 use crate::api::protocol::NodeState;
 use crate::change::Action;
-use crate::node::journal::{Journal, NotedAction, Stage};
+use crate::node::guard::rule::{Verdict, is_guarded, judge};
+use crate::node::journal::{Failed, Journal, Lost, NotedAction, Stage};
 use std::time::Duration;
 
 /// Between two reads of a Node whose API does not answer.
@@ -37,8 +38,17 @@ pub(super) fn next(s: &Situation, j: &Journal) -> Step {
 
 /// Nothing is switched yet, and nothing shall be unless all that was agreed still holds.
 fn opened(s: &Situation, j: &Journal) -> Step {
-    if let Some(trouble) = s.memory.trouble_with(Work::Forward).filter(|t| t.count >= Trouble::TELL) {
+    let mut ahead = [Work::Forward, Work::Guard].into_iter().filter_map(|work| s.memory.trouble_with(work));
+    if let Some(trouble) = ahead.find(|trouble| trouble.count >= Trouble::TELL) {
         return Step::Fail(reason::one_line(&format!("update to {} failed: {}", j.to.name, trouble.text)));
+    }
+    // From the first switch on a power cut can bring the node up with new files, so the guard is there before; and it must
+    // know the boot of the old ones.
+    if is_guarded(j) {
+        let Some(boot_id) = &s.boot_id else { return Step::ReadBootId };
+        if !j.guard.as_ref().is_some_and(|guard| guard.left && guard.boot_id == *boot_id) {
+            return Step::LeaveGuard;
+        }
     }
     match s.read {
         Read::Cached => return Step::ReadNode,
@@ -94,9 +104,18 @@ fn pending_reboot(j: &Journal) -> Option<bool> {
     j.actions.iter().find(|a| a.action == Action::Reboot).map(|a| a.done)
 }
 
+/// How often an action is begun. Those of an undo are the way back of a node that may be cut off: nobody tries after us.
+fn limit(j: &Journal) -> u32 {
+    if j.stage == Stage::Undone && j.guard.is_some() { UNDO_LIMIT } else { ACTION_LIMIT }
+}
+
 /// An action that was interrupted as often as it may be.
 fn worn_out(j: &Journal) -> Option<&NotedAction> {
-    j.actions.iter().find(|a| a.action != Action::Reboot && !a.done && a.begun >= ACTION_LIMIT)
+    j.actions.iter().find(|a| is_worn_out(a, limit(j)))
+}
+
+fn is_worn_out(a: &NotedAction, limit: u32) -> bool {
+    a.action != Action::Reboot && !a.done && a.begun >= limit
 }
 
 /// As an operator would type it.
@@ -180,9 +199,21 @@ fn verify(s: &Situation, j: &Journal) -> Step {
         return Step::Compare(j.to.name.clone());
     };
     if compared.deviations.is_empty() {
-        Step::Close
+        proven(s, j)
     } else {
         Step::Fail(reason::unverified(&j.to.name, &compared.deviations))
+    }
+}
+
+/// The disk is as it shall be: what acted on the node must not have taken it away from its cluster. A journal of an mcx
+/// that knew no guard has nothing to ask.
+fn proven(s: &Situation, j: &Journal) -> Step {
+    let Some(guard) = j.guard.as_ref().filter(|_| is_guarded(j)) else { return Step::Close };
+    match judge(guard, &s.watched, s.now) {
+        Verdict::Proven => Step::Close,
+        Verdict::Look => Step::Look,
+        Verdict::Wait(until) => Step::Wait { why: Waiting::Proof, until: Some(until) },
+        Verdict::Lost(lost) => Step::Lose(lost),
     }
 }
 
@@ -192,7 +223,8 @@ fn undone(s: &Situation, j: &Journal) -> Step {
         return reboot(s, j);
     }
     if let Some(action) = worn_out(j) {
-        return Step::SkipActions(format!("while undoing, the daemon was ended twice in `{}`", name(&action.action)));
+        let (times, name) = (limit(j), name(&action.action));
+        return Step::SkipActions(format!("while undoing, the daemon was ended {times} times in `{name}`"));
     }
     if j.actions.iter().any(|a| !a.done) {
         return guarded(s, j).unwrap_or(Step::RunActions);
@@ -202,22 +234,52 @@ fn undone(s: &Situation, j: &Journal) -> Step {
 }
 
 /// The journal of an update that failed with `reason`: what its undo has to do. Only what was begun has touched a
-/// running service and is done again for the old config; a reboot only if it took place.
+/// running service and is done again for the old config; a reboot only if it took place. A boot that came unasked in the
+/// middle has started everything with the new files.
 pub fn failing(mut j: Journal, reason: &str, boot_id: Option<&str>) -> Journal {
     let switched = j.stage > Stage::Opened;
-    let rebooted = j.boot_id.as_deref().is_some_and(|before| boot_id.is_some_and(|now| now != before));
+    let differs = |before: &str| boot_id.is_some_and(|now| now != before);
+    let rebooted = j.boot_id.as_deref().is_some_and(differs);
+    let booted = rebooted || (switched && j.guard.as_ref().is_some_and(|guard| differs(&guard.boot_id)));
     for a in &mut j.actions {
         a.done = match a.action {
             Action::DaemonReload => !switched,
             Action::Drain => true,
-            Action::Reboot => !rebooted,
-            Action::Reload(_) | Action::Restart(_) => a.begun == 0,
+            Action::Reboot => !booted,
+            Action::Reload(_) | Action::Restart(_) => a.begun == 0 && !booted,
         };
         a.begun = 0;
     }
     j.boot_id = None;
     j.failure = Some(reason::one_line(reason));
     j
+}
+
+/// The journal of an update after which the node was without its kubelet or the API server for too long.
+pub fn lost(mut j: Journal, lost: Lost, boot_id: &str) -> Journal {
+    let patience = j.guard.as_ref().map_or(0, |guard| guard.patience);
+    if let Some(guard) = &mut j.guard {
+        guard.lost = Some(lost);
+    }
+    let reason = reason::lost(&j.to.name, lost, Duration::from_secs(patience));
+    failing(j, &reason, Some(boot_id))
+}
+
+/// What is to be remembered of an update that was undone; `earlier` is what is remembered so far. None: nothing, as it
+/// was the config that the node has anyway.
+pub fn failed(j: &Journal, earlier: Option<&Failed>) -> Option<Failed> {
+    if j.from.name == j.to.name {
+        return None;
+    }
+    let lost = j.guard.as_ref().and_then(|guard| guard.lost);
+    let before = earlier.filter(|f| f.config == j.to.name).map_or(0, |f| f.unanswered);
+    let unanswered = if lost == Some(Lost::Api) { before + 1 } else { 0 };
+    Some(Failed {
+        config: j.to.name.clone(),
+        reason: reason::unanswered(j.failure.as_deref().unwrap_or_default(), unanswered),
+        disruptive: needs_drain(&list(j)) || lost.is_some(),
+        unanswered,
+    })
 }
 
 /// The journal whose service actions are all done: forward they are followed by verification. A `note` tells what did
@@ -231,6 +293,16 @@ pub fn finished_actions(mut j: Journal, note: Option<&str>) -> Journal {
         (Stage::Undone, None) => {}
         _ => j.stage = Stage::Acted,
     }
+    j
+}
+
+/// The journal of an undo in which an action was interrupted too often: that one counts as done, with a note.
+pub fn skipped_actions(mut j: Journal, note: &str) -> Journal {
+    let limit = limit(&j);
+    for a in j.actions.iter_mut().filter(|a| is_worn_out(a, limit)) {
+        a.done = true;
+    }
+    add(&mut j, note);
     j
 }
 

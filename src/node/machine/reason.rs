@@ -2,10 +2,11 @@
 
 use super::observed::{Trouble, Work};
 use crate::api::annotation::{REASON_LIMIT, cut};
-use crate::api::protocol::DRIFT_PREFIX;
+use crate::api::protocol::{DRIFT_PREFIX, NO_API, NO_KUBELET};
 use crate::api::{ConfigName, FORCE_FILE, STATE_DIR};
 use crate::node::compare::Deviation;
-use crate::node::journal::Journal;
+use crate::node::journal::{Journal, Lost};
+use std::time::Duration;
 
 /// `text` on one line, within the limit of the annotation.
 pub fn one_line(text: &str) -> String {
@@ -66,6 +67,35 @@ pub(super) fn unverified(to: &ConfigName, deviations: &[Deviation]) -> String {
     )
 }
 
+/// The node was without its kubelet, or without the API server, for all of the time that the guard gives.
+pub(super) fn lost(to: &ConfigName, lost: Lost, patience: Duration) -> String {
+    let time = if patience.as_secs().is_multiple_of(60) {
+        format!("{} min", patience.as_secs() / 60)
+    } else {
+        format!("{} s", patience.as_secs())
+    };
+    one_line(&match lost {
+        Lost::Kubelet => format!(
+            "update to {to} failed: {NO_KUBELET} within {time} of its actions, so the node undid it; see \
+             `journalctl -u kubelet -u containerd` of that time"
+        ),
+        Lost::Api => format!(
+            "update to {to} failed: {NO_API} within {time} of its actions, so the node undid it. The config cuts the node \
+             off, or the API server was away"
+        ),
+    })
+}
+
+/// With what comes after an update that was undone because the API server did not answer, so many times in a row.
+pub(super) fn unanswered(failure: &str, times: u32) -> String {
+    let next = match times {
+        0 => return failure.to_owned(),
+        1 => "it is tried once more by itself",
+        _ => "it came again when it was tried once more, so it is not tried again by itself",
+    };
+    one_line(&format!("{}; {next}", cut(failure, REASON_LIMIT - next.len() - 2)))
+}
+
 /// A step on the node that does not work.
 pub(super) fn trouble(trouble: &Trouble, journal: Option<&Journal>) -> String {
     let undoing = journal.and_then(|j| Some((&j.to.name, j.failure.as_ref()?)));
@@ -81,7 +111,7 @@ pub(super) fn trouble(trouble: &Trouble, journal: Option<&Journal>) -> String {
         (Work::Record, _) => format!("cannot write the state in {STATE_DIR}: {text}. It is tried again"),
         (Work::BootId, _) => format!("cannot tell whether the node has booted: {text}. It is tried again"),
         (Work::Reboot, _) => format!("the reboot cannot be asked for: {text}. It is tried again"),
-        (Work::Back | Work::Forward, _) => format!("{text}. It is tried again"),
+        (Work::Back | Work::Forward | Work::Guard, _) => format!("{text}. It is tried again"),
     })
 }
 
@@ -117,6 +147,8 @@ mod tests {
             broken(&to, "x"),
             no_policy("x"),
             unverified(&to, &[deviation(1)]),
+            lost(&to, Lost::Kubelet, Duration::from_mins(10)),
+            lost(&to, Lost::Api, Duration::from_secs(90)),
         ] {
             assert!(!text.starts_with(DRIFT_PREFIX), "{text}");
         }

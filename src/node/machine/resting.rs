@@ -48,8 +48,10 @@ pub(super) fn next(s: &Situation, held: &Held) -> Step {
         _ => (s.now, 1),
     };
     let retry_at = seen + back_off(FIRST_WAIT, count, LONGEST_WAIT);
-    let until = (!failed.disruptive).then_some(retry_at);
-    if failed.disruptive || s.now < retry_at {
+    // That the Node is seen says that the API answers.
+    let for_good = failed.disruptive && failed.unanswered != 1;
+    let until = (!for_good).then_some(retry_at);
+    if for_good || s.now < retry_at {
         return update.rest(&Truth::AfterUncordon(reason::one_line(&failed.reason)), until);
     }
     Update { retry: true, ..update }.next()

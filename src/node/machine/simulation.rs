@@ -2,22 +2,26 @@
 //! point. Every run is a fixed seed, so a failure names the run to look at, with its whole story.
 //!
 //! Checked at each step: Done is never wrong, nothing is disrupted undrained, what failed after a drain is not tried
-//! again by itself. Checked at the end: left alone, the node comes to the target, schedulable.
+//! again by itself. Checked at the end: left alone, the node comes to the target, schedulable, and its guard is gone.
+//! Some configs take the kubelet or the network away, so that no daemon runs or none is heard: nobody but the node helps.
 
 use super::*;
 use crate::api::protocol::PhaseSince;
 use crate::node::compare::Deviation;
 use crate::node::disk::Check;
-use crate::node::journal::{NamedConfig, NotedAction, Stage};
+use crate::node::guard::course::{self, Next, Seen};
+use crate::node::guard::rule::Look;
+use crate::node::journal::{Guard, NamedConfig, NotedAction, Stage};
 use k8s_openapi::jiff::Timestamp;
 
-/// Configs: b reboots; c restarts; a and d cost nothing; `bad-restart` and `bad-reboot` fail.
-const CONFIGS: [&str; 6] = ["a", "b", "c", "d", "bad-restart", "bad-reboot"];
+/// Configs: b reboots; c restarts; a and d cost nothing; `bad-restart` and `bad-reboot` fail; after a boot with
+/// `bad-kubelet` there is no kubelet; once `bad-network` has had an effect, the API server is not reached.
+const CONFIGS: [&str; 8] = ["a", "b", "c", "d", "bad-restart", "bad-reboot", "bad-kubelet", "bad-network"];
 
 fn actions(from: &str, to: &str) -> Vec<Action> {
     let cost = |c: &str| match c {
         "" | "a" | "d" => 0,
-        "c" | "bad-restart" => 1,
+        "c" | "bad-restart" | "bad-network" => 1,
         _ => 2,
     };
     match cost(from).max(cost(to)) {
@@ -69,6 +73,14 @@ struct World {
     /// The config that failed after a drain, until somebody asks for something else.
     gave_up: Option<ConfigName>,
     process: Option<Situation>,
+    /// The process is the host's guard, finishing an undo.
+    alone: bool,
+    /// The boot in which a daemon has run: the kubelet knows of it without the API server.
+    known_in: u32,
+    /// The config that what runs was started with.
+    running: ConfigName,
+    /// The host's guard is in its place; what it has seen, and since when it runs.
+    guard: Option<(Seen, Moment)>,
     clock: Moment,
     budget: u32,
     edits: u32,
@@ -104,6 +116,10 @@ impl World {
             needs_boot: false,
             gave_up: None,
             process: None,
+            alone: false,
+            known_in: 0,
+            running: "a".into(),
+            guard: None,
             clock: Duration::ZERO,
             budget: 14,
             edits: 3,
@@ -126,6 +142,18 @@ impl World {
             let version: u64 = n.resource_version.parse().unwrap();
             n.resource_version = (version + 1).to_string();
         }
+    }
+
+    fn has_kubelet(&self) -> bool {
+        self.running != "bad-kubelet"
+    }
+
+    fn is_away(&self) -> bool {
+        self.api_away || self.running == "bad-network"
+    }
+
+    fn health(&self, at: Moment) -> Look {
+        Look { at, kubelet: self.has_kubelet(), api: !self.is_away() }
     }
 
     fn boot_id(&self) -> String {
@@ -208,7 +236,7 @@ impl World {
             }
             4 if self.process.is_some() => {
                 self.say("daemon: killed");
-                self.process = None;
+                (self.process, self.alone) = (None, false);
             }
             5 => self.power_cut(),
             6 if self.disk.held.journal.is_none() => {
@@ -244,7 +272,7 @@ impl World {
             }
             11 if self.disk.held.journal.is_none() => {
                 self.say("daemon killed, its state lost");
-                self.process = None;
+                (self.process, self.alone) = (None, false);
                 self.disk.held.current = None;
             }
             _ => {}
@@ -258,11 +286,65 @@ impl World {
         if self.disk.held.journal.as_ref().is_none_or(|j| j.boot_id.is_some()) {
             self.needs_boot = false;
         }
-        self.process = None;
+        // What a half switched disk brings up is as bad as the new config.
+        let to = self.disk.held.journal.as_ref().map(|j| j.to.name.clone());
+        self.running = if self.disk.files == "half" { to.unwrap_or_default() } else { self.disk.files.clone() };
+        (self.process, self.alone) = (None, false);
+        if let Some((seen, since)) = &mut self.guard {
+            (*seen, *since) = (Seen::default(), self.clock);
+        }
+    }
+
+    /// The host's guard, for about a second.
+    fn guards(&mut self) {
+        let Some((mut seen, since)) = self.guard.take() else { return };
+        self.clock += Duration::from_secs(1);
+        let journal = self.disk.held.journal.clone();
+        if let Some(j) = &journal {
+            seen.observe(j);
+        }
+        let now = self.clock - since;
+        let step = course::next(journal.as_ref(), &self.boot_id(), &seen.watched, now);
+        let locked = self.process.is_some();
+        match step {
+            Next::Look => seen.watched = seen.watched.and(self.health(now)),
+            Next::Remove if !locked => return self.say("guard: goes"),
+            Next::StandDown if !locked => {
+                self.say("guard: stands down");
+                if !self.has_kubelet() {
+                    self.fail("the guard stands down on a node without a kubelet");
+                }
+                self.disk.held.journal.as_mut().and_then(|j| j.guard.as_mut()).unwrap().proven = true;
+                return;
+            }
+            Next::Undo(_) | Next::Finish if !locked => {
+                self.say(format!("guard: {step:?}"));
+                if let Next::Undo(missing) = step {
+                    if self.running != journal.as_ref().unwrap().to.name {
+                        self.fail("an update is undone that has had no effect");
+                    }
+                    self.disk.held.journal = Some(lost(journal.unwrap(), missing, &self.boot_id()));
+                }
+                let read = Read::Away { since: Moment::ZERO, last: Moment::ZERO };
+                (self.process, self.alone) = (Some(Situation { read, ..Situation::default() }), true);
+            }
+            _ => {}
+        }
+        self.guard = Some((seen, since));
+    }
+
+    /// The transaction is closed; a daemon that is killed just then leaves the guard behind.
+    fn closed(&mut self, p: &mut Situation, faults: bool) -> bool {
+        self.save(p, None);
+        if faults && self.rng.one_in(10) {
+            return false;
+        }
+        self.guard = None;
+        true
     }
 
     fn register(&mut self) {
-        if self.api.is_none() {
+        if self.api.is_none() && self.has_kubelet() && !self.is_away() {
             self.uids += 1;
             self.pods = true;
             // Registered between the last read and the act: that gap cannot be closed either.
@@ -302,16 +384,24 @@ impl World {
     // ---- the daemon
 
     fn watch(&mut self) {
+        let hears = !self.is_away() && !self.alone;
         if let Some(p) = &mut self.process
-            && !self.api_away
+            && hears
         {
             p.node.clone_from(&self.api);
         }
     }
 
     fn daemon(&mut self, faults: bool) {
-        let mut p = self.process.take().unwrap_or_default();
         self.clock += Duration::from_millis(100);
+        let starts = self.has_kubelet() && (!self.is_away() || self.known_in == self.boots);
+        if self.process.is_none() && !starts {
+            return;
+        }
+        let mut p = self.process.take().unwrap_or_default();
+        if !self.alone {
+            self.known_in = self.boots;
+        }
         p.now = self.clock;
         p.force = self.force;
         p.boot_id = Some(self.boot_id());
@@ -323,6 +413,7 @@ impl World {
         }
         if faults && self.rng.one_in(40) {
             self.say("daemon: killed before it");
+            self.alone = false;
             return;
         }
         let fresh = matches!(step, Step::ReadNode);
@@ -332,6 +423,12 @@ impl World {
         }
         if !alive || (faults && self.rng.one_in(40)) {
             self.say("daemon: killed after it");
+            self.alone = false;
+            return;
+        }
+        if self.alone && self.disk.held.journal.as_ref().is_none_or(|j| j.failure.is_none()) {
+            self.say("guard: ends");
+            self.alone = false;
             return;
         }
         self.process = Some(p);
@@ -344,11 +441,11 @@ impl World {
 
     fn patch(&mut self, p: &mut Situation, f: impl FnOnce(&mut OwnNode)) {
         let seen = p.node.as_ref().map(|n| n.uid.clone());
-        if self.api_away || self.api.as_ref().map(|n| n.uid.clone()) != seen {
+        if self.is_away() || self.api.as_ref().map(|n| n.uid.clone()) != seen {
             p.memory.note_trouble(Work::State, String::new(), p.now);
             p.memory.trouble = None;
             self.watch();
-            if !self.api_away {
+            if !self.is_away() {
                 p.node.clone_from(&self.api);
             }
             return;
@@ -360,7 +457,9 @@ impl World {
 
     fn disrupts(&self, what: &str, j: &Journal) {
         let drained = j.actions.iter().any(|a| matches!(a.action, Action::Drain | Action::Reboot));
-        if drained && self.pods && !self.excused && !self.api_away && self.api.is_some() {
+        // The guard of the host has nobody whom it could ask.
+        let blind = self.is_away() || self.alone;
+        if drained && self.pods && !self.excused && !blind && self.api.is_some() {
             self.fail(&format!("{what} with pods on the node"));
         }
     }
@@ -380,10 +479,34 @@ impl World {
                     self.watch_into(p);
                 }
             }
-            Step::ReadState => p.held = Some(self.disk.held.clone()),
+            Step::ReadState => {
+                p.held = Some(self.disk.held.clone());
+                if self.disk.held.journal.is_none() {
+                    self.guard = None;
+                }
+            }
+            Step::LeaveGuard => {
+                let guard = Guard {
+                    patience: 10,
+                    kubelet: self.has_kubelet().then(|| "127.0.0.1:10248".to_owned()),
+                    boot_id: self.boot_id(),
+                    left: true,
+                    ..Guard::default()
+                };
+                self.guard = Some((Seen::default(), self.clock));
+                if faults && self.rng.one_in(10) {
+                    return false;
+                }
+                self.save(p, Some(Journal { guard: Some(guard), ..journal.unwrap() }));
+            }
+            Step::Look => p.watched = p.watched.and(self.health(now)),
+            Step::Lose(missing) => {
+                let j = lost(journal.unwrap(), missing, &self.boot_id());
+                self.save(p, Some(j));
+            }
             Step::ReadBootId => {}
             Step::ReadNode => {
-                if self.api_away {
+                if self.is_away() || self.alone {
                     let since = if let Read::Away { since, .. } = p.read { since } else { now };
                     p.read = Read::Away { since, last: now };
                 } else {
@@ -392,7 +515,7 @@ impl World {
                 }
             }
             Step::Fetch(name) => {
-                if !self.api_away {
+                if !self.is_away() {
                     let fetched = Fetched { name: name.clone(), result: Fetch::Here, tries: 0, first: now, last: now };
                     p.fetched.insert(name, fetched);
                 }
@@ -430,7 +553,7 @@ impl World {
                 p.held = Some(self.disk.held.clone());
             }
             Step::Report { state, reason, current } => {
-                if state == NodeState::Done && !self.api_away {
+                if state == NodeState::Done && !self.is_away() {
                     self.check_done(p, &current);
                 }
                 self.patch(p, |n| {
@@ -478,10 +601,12 @@ impl World {
                     node_uid: Some(uid),
                     forced,
                     failure: None,
+                    guard: None,
                 };
+                p.watched = Watched::default();
                 self.save(p, Some(journal));
             }
-            Step::Abandon => self.save(p, None),
+            Step::Abandon => return self.closed(p, faults),
             Step::Forward => {
                 let mut j = journal.unwrap();
                 if j.stage == Stage::Opened {
@@ -525,10 +650,13 @@ impl World {
                         continue;
                     }
                     j.actions[i].begun += 1;
-                    if j.actions[i].begun > ACTION_LIMIT {
-                        self.fail("an action is run a third time");
+                    if j.actions[i].begun > if undoing { UNDO_LIMIT } else { ACTION_LIMIT } {
+                        self.fail("an action is run too often");
                     }
                     self.save(p, Some(j.clone()));
+                    if matches!(j.actions[i].action, Action::Restart(_)) {
+                        self.running = self.disk.files.clone();
+                    }
                     if faults && self.rng.one_in(10) {
                         return false;
                     }
@@ -541,7 +669,7 @@ impl World {
                 self.save(p, Some(finished_actions(j, None)));
             }
             Step::SkipActions(note) => {
-                let j = finished_actions(journal.unwrap(), Some(&note));
+                let j = skipped_actions(journal.unwrap(), &note);
                 self.save(p, Some(j));
             }
             Step::Reboot => {
@@ -591,30 +719,32 @@ impl World {
                 if self.disk.held.failed.as_ref().is_some_and(|f| f.config == j.to.name) {
                     self.disk.held.failed = None;
                 }
-                self.save(p, None);
+                if self.running != self.disk.files && j.actions.iter().any(|a| a.action != Action::Drain) {
+                    self.fail("closed before the config had its effect");
+                }
+                return self.closed(p, faults);
             }
             Step::CloseFailed => {
                 let j = journal.unwrap();
-                let disruptive = j.actions.iter().any(|a| matches!(a.action, Action::Drain | Action::Reboot));
-                if j.from.name != j.to.name {
+                if let Some(failed) = failed(&j, self.disk.held.failed.as_ref()) {
                     p.memory.note_failure(&j.to.name, now);
-                    if disruptive && self.api.as_ref().is_some_and(|n| n.desired.as_ref() == Some(&j.to.name)) {
+                    let for_good = failed.disruptive && failed.unanswered != 1;
+                    if for_good && self.api.as_ref().is_some_and(|n| n.desired.as_ref() == Some(&j.to.name)) {
                         self.gave_up = Some(j.to.name.clone());
                     }
-                    let reason = j.failure.unwrap_or_default();
-                    self.disk.held.failed = Some(Failed { config: j.to.name, reason, disruptive });
+                    self.disk.held.failed = Some(failed);
                     if faults && self.rng.one_in(10) {
                         return false;
                     }
                 }
-                self.save(p, None);
+                return self.closed(p, faults);
             }
         }
         true
     }
 
     fn watch_into(&mut self, p: &mut Situation) {
-        if !self.api_away {
+        if !self.is_away() && !self.alone {
             p.node.clone_from(&self.api);
             if matches!(p.read, Read::Away { .. }) {
                 p.read = Read::Cached;
@@ -652,6 +782,7 @@ impl World {
                 && n.desired.as_ref() == Some(&target)
         }) && !self.cordoned
             && !self.force
+            && self.guard.is_none()
             && self.disk.held.journal.is_none()
             && self.disk.files == target
     }
@@ -663,7 +794,10 @@ fn run(seed: u64) {
         match w.rng.below(10) {
             0 => w.environment(),
             1 | 2 => w.controller(),
-            3 => w.watch(),
+            3 => {
+                w.watch();
+                w.guards();
+            }
             4 => {
                 if w.rng.one_in(5) {
                     w.register();
@@ -681,6 +815,7 @@ fn run(seed: u64) {
         w.calm();
         w.controller();
         w.watch();
+        w.guards();
         w.daemon(false);
         if w.settled() {
             return;

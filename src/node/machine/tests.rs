@@ -4,8 +4,10 @@ use super::*;
 use crate::api::protocol::PhaseSince;
 use crate::node::compare::Deviation;
 use crate::node::disk::Check;
-use crate::node::journal::{NamedConfig, NotedAction, Stage};
+use crate::node::journal::{Guard, NamedConfig, NotedAction, Stage};
 use k8s_openapi::jiff::Timestamp;
+
+mod guarded;
 
 const UID: &str = "u1";
 
@@ -126,7 +128,15 @@ fn journal(stage: Stage, actions: &[(Action, u32, bool)]) -> Journal {
         node_uid: Some(UID.into()),
         forced: false,
         failure: None,
+        guard: None,
     }
+}
+
+/// With the guard in its place since boot 1.
+fn guarded(journal: Journal) -> Journal {
+    let kubelet = Some("127.0.0.1:10248".into());
+    let guard = Guard { patience: 60, kubelet, boot_id: "boot-1".into(), left: true, ..Guard::default() };
+    Journal { guard: Some(guard), ..journal }
 }
 
 fn open(node: OwnNode, journal: Journal) -> Situation {
@@ -451,7 +461,8 @@ fn a_policy_that_is_not_in_effect_is_waited_for_and_then_named() {
 fn failed(disruptive: bool) -> Situation {
     let mut s = updating(node("b"), &[restart()]);
     let held = s.held.as_mut().unwrap();
-    held.failed = Some(Failed { config: "b".into(), reason: "restart of x.service failed".into(), disruptive });
+    held.failed =
+        Some(Failed { config: "b".into(), reason: "restart of x.service failed".into(), disruptive, unanswered: 0 });
     s.memory.observe(s.now, None, Some(&"b".into()));
     s
 }
@@ -528,7 +539,7 @@ fn the_force_file_tries_again_what_failed() {
 
 #[test]
 fn the_force_file_goes_when_its_effect_is_durable_and_not_before() {
-    let mut j = journal(Stage::Opened, &[(Action::Reboot, 0, false)]);
+    let mut j = guarded(journal(Stage::Opened, &[(Action::Reboot, 0, false)]));
     j.forced = true;
     let mut s = open(drained("b"), j.clone());
     s.force = true;
@@ -544,7 +555,7 @@ fn the_force_file_goes_when_its_effect_is_durable_and_not_before() {
 
 #[test]
 fn before_the_first_switch_the_node_is_read_once_more() {
-    let mut s = open(drained("b"), journal(Stage::Opened, &[(Action::Reboot, 0, false)]));
+    let mut s = open(drained("b"), guarded(journal(Stage::Opened, &[(Action::Reboot, 0, false)])));
     s.read = Read::Cached;
     assert_eq!(next(&s), Step::ReadNode);
     s.read = Read::Fresh;
@@ -553,7 +564,7 @@ fn before_the_first_switch_the_node_is_read_once_more() {
 
 #[test]
 fn nothing_is_switched_when_what_was_agreed_no_longer_holds() {
-    let opened = || journal(Stage::Opened, &[(Action::Reboot, 0, false)]);
+    let opened = || guarded(journal(Stage::Opened, &[(Action::Reboot, 0, false)]));
     let cases = [
         ("retargeted", drained("b").retargeted("c")),
         ("withdrawn", drained("b").retargeted("a")),

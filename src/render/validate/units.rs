@@ -1,7 +1,7 @@
 //! Units of one source: names and bodies. What `enabled` and `mask` mean together is seen in the merged whole.
 
 use super::{Report, duplicates, quoted, secret};
-use crate::api::UNIT_TYPES;
+use crate::api::{GUARD_UNIT, UNIT_TYPES};
 use crate::render::ignition;
 use crate::render::layer::UnitLayer;
 use crate::render::rule::{self, Rule};
@@ -19,6 +19,9 @@ const UNIT_NAME_MAX: usize = 255;
 /// What is wrong with a unit's name, as systemd reads names.
 pub fn unit_name_problem(name: &str) -> Option<String> {
     let shown = quoted(name);
+    if name == GUARD_UNIT {
+        return Some(format!("{shown} belongs to mcx, which undoes updates with it"));
+    }
     if name.len() > UNIT_NAME_MAX {
         return Some(format!("a unit name has at most {UNIT_NAME_MAX} bytes, this one {}", name.len()));
     }
