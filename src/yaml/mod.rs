@@ -81,16 +81,21 @@ impl Place {
 
 /// All documents of a stream; `List`s are not opened here. One that is wrong makes the whole stream wrong.
 pub fn documents(text: &str) -> Result<Vec<Document>, Error> {
+    documents_of(&Arc::from(text))
+}
+
+/// As [`documents`], of a text that is kept.
+pub fn documents_of(shared: &Arc<str>) -> Result<Vec<Document>, Error> {
+    let text: &str = shared;
     if text.len() > MAX_TEXT {
         let limit = MAX_TEXT >> 20;
         return Err(START.error(&format!("the text is larger than {limit} MiB; split it into several files")));
     }
     let mut budget = Budget(MAX_MEMORY);
-    let shared: Arc<str> = Arc::from(text);
     let mut documents = Vec::new();
     let mut add = |value: Value, repeated, origin: Place, line, range: Range<usize>| {
         if !value.is_null() {
-            let text = Arc::clone(&shared);
+            let text = Arc::clone(shared);
             documents.push(Document { value, line, repeated, text, range, origin, places: OnceLock::new() });
         }
     };
@@ -126,6 +131,31 @@ pub fn documents(text: &str) -> Result<Vec<Document>, Error> {
         add(composed.value, composed.repeated, origin, origin.line + lines_before_content(chunk), range);
     }
     Ok(documents)
+}
+
+/// A stream that is one JSON object, for a caller that reads the value itself, which is null here; none of a text that may be
+/// refused for its size, or that is anything else at its beginning.
+pub fn json_object(shared: &Arc<str>) -> Option<Document> {
+    let text = shared.trim_start();
+    if !text.starts_with('{') || shared.len() > MAX_TEXT || json::memory_at_most(text) > MAX_MEMORY {
+        return None;
+    }
+    let start = shared.len() - text.len();
+    let origin = place_at(shared, start);
+    Some(Document {
+        value: Value::Null,
+        line: origin.line,
+        repeated: Vec::new(),
+        text: Arc::clone(shared),
+        range: start..shared.len(),
+        origin,
+        places: OnceLock::new(),
+    })
+}
+
+/// A value of a part of a text of [`json_object`], as it is read there; none when the whole may be refused for it.
+pub fn json_part(value: Value) -> Option<Value> {
+    json::part(value)
 }
 
 /// Text that every YAML 1.1 and 1.2 reader reads back as `value`.
