@@ -7,11 +7,13 @@
 mod compose;
 mod emit;
 mod json;
+mod places;
 mod scalar;
 
 pub use emit::Form;
 
 use compose::Budget;
+use places::Places;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,8 +41,17 @@ pub struct Document {
     range: Range<usize>,
     /// Where `range` begins.
     origin: Place,
+    is_json: bool,
     /// Found when first asked for.
-    places: OnceLock<BTreeMap<String, Place>>,
+    places: OnceLock<Located>,
+}
+
+/// Places of fields.
+#[derive(Clone)]
+enum Located {
+    /// By JSON pointer.
+    Yaml(BTreeMap<String, Place>),
+    Json(Places),
 }
 
 /// A key that occurs again in its mapping. The last one counts, as for kubectl, and is hardly what was meant.
@@ -93,17 +104,17 @@ pub fn documents_of(shared: &Arc<str>) -> Result<Vec<Document>, Error> {
     }
     let mut budget = Budget(MAX_MEMORY);
     let mut documents = Vec::new();
-    let mut add = |value: Value, repeated, origin: Place, line, range: Range<usize>| {
+    let mut add = |value: Value, is_json, repeated, origin: Place, line, range: Range<usize>| {
         if !value.is_null() {
             let text = Arc::clone(shared);
-            documents.push(Document { value, line, repeated, text, range, origin, places: OnceLock::new() });
+            documents.push(Document { value, line, repeated, text, range, origin, is_json, places: OnceLock::new() });
         }
     };
 
     let json = json::leading(text, &mut budget)?;
     for (range, value) in json.documents {
         let origin = place_at(text, range.start);
-        add(value, Vec::new(), origin, origin.line, range);
+        add(value, true, Vec::new(), origin, origin.line, range);
     }
     let mut counted = json.end;
     let mut origin = place_at(text, json.end);
@@ -128,7 +139,7 @@ pub fn documents_of(shared: &Arc<str>) -> Result<Vec<Document>, Error> {
         let composed = compose::compose(chunk, origin, false, &mut budget)
             // What was meant to be JSON is wrong as JSON.
             .map_err(|error| json.error.clone().unwrap_or(error))?;
-        add(composed.value, composed.repeated, origin, origin.line + lines_before_content(chunk), range);
+        add(composed.value, false, composed.repeated, origin, origin.line + lines_before_content(chunk), range);
     }
     Ok(documents)
 }
@@ -149,6 +160,7 @@ pub fn json_object(shared: &Arc<str>) -> Option<Document> {
         text: Arc::clone(shared),
         range: start..shared.len(),
         origin,
+        is_json: true,
         places: OnceLock::new(),
     })
 }
@@ -172,11 +184,18 @@ impl Document {
     /// Where the field at this JSON pointer stands: its key, or the list item; else the nearest one above that has a place.
     pub fn locate(&self, pointer: &str) -> Option<Place> {
         let places = self.places.get_or_init(|| {
+            if self.is_json {
+                return Located::Json(Places::of(&self.text, self.range.start, self.origin));
+            }
+            // The text was read before.
             compose::compose(&self.text[self.range.clone()], self.origin, true, &mut Budget(MAX_MEMORY))
-                .map(|composed| composed.places)
-                // JSON that is no YAML: a tab before a key, say.
-                .unwrap_or_default()
+                .map_or_else(|_| Located::Json(Places::default()), |composed| Located::Yaml(composed.places))
         });
+        let whole = Place { line: self.line, column: 1 };
+        let places = match places {
+            Located::Yaml(places) => places,
+            Located::Json(places) => return Some(places.locate(&self.text, pointer).unwrap_or(whole)),
+        };
         let mut at = pointer;
         loop {
             match places.get(at) {
@@ -186,7 +205,7 @@ impl Document {
             }
             match at.rsplit_once('/') {
                 Some((above, _)) => at = above,
-                None => return Some(places.get("").copied().unwrap_or(Place { line: self.line, column: 1 })),
+                None => return Some(places.get("").copied().unwrap_or(whole)),
             }
         }
     }

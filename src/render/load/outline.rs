@@ -87,8 +87,8 @@ pub(super) fn read(text: &str, is_list: impl Fn(&str, &str) -> bool) -> Option<O
 }
 
 fn source(text: &str) -> Option<Source> {
-    // Of a list serde would take the elements for the fields.
-    if !text.trim_start().starts_with('{') {
+    // Of a list serde would take the elements for the fields. Of another kind, much would be read for nothing.
+    if !text.trim_start().starts_with('{') || !text.contains("\"MachineConfig\"") {
         return None;
     }
     let SourceText { api_version, kind, metadata, mut spec } = serde_json::from_str(text).ok()?;

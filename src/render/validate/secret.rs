@@ -53,7 +53,7 @@ pub(in crate::render) fn find(bytes: &[u8]) -> Option<Secret> {
         Err(error) if error.error_len().is_none() => std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()?,
         Err(_) => return bytes.windows(KEY_MARK.len()).any(|w| w == KEY_MARK.as_bytes()).then_some(Secret::PrivateKey),
     };
-    if text.contains(KEY_MARK) || text.contains("PRIVATE KEY BLOCK-----") {
+    if bytes.contains(&b'-') && (text.contains(KEY_MARK) || text.contains("PRIVATE KEY BLOCK-----")) {
         return Some(Secret::PrivateKey);
     }
     if text.contains('\0') {
@@ -69,12 +69,14 @@ fn is_comment(line: &str) -> bool {
 }
 
 fn in_line(line: &str) -> Option<Secret> {
-    if line.split(|c: char| !is_token_char(c)).any(has_token_form) {
+    // Most lines are: no token is as short as the shortest of these.
+    if line.len() >= SHORTEST_TOKEN && line.split(|c: char| !is_token_char(c)).any(has_token_form) {
         return Some(Secret::Token);
     }
     let after_name = |at: usize| named(&line[..at], &line[at + 1..]);
-    let by_name = line.match_indices(['=', ':']).find_map(|(at, _)| after_name(at));
-    by_name.or_else(|| in_url(line).then_some(Secret::Password))
+    let marks = line.bytes().enumerate().filter(|(_, b)| matches!(b, b'=' | b':'));
+    let by_name = marks.map(|(at, _)| at).find_map(after_name);
+    by_name.or_else(|| (line.as_bytes().contains(&b'@') && in_url(line)).then_some(Secret::Password))
 }
 
 fn is_token_char(c: char) -> bool {
@@ -118,6 +120,10 @@ fn has_token_form(word: &str) -> bool {
 /// A secret by the name before `=` or `:`, `before`, and the value behind it.
 fn named(before: &str, after: &str) -> Option<Secret> {
     let before = before.trim_end().trim_end_matches(['"', '\'']);
+    // All names end in one of these; most others do not.
+    if !matches!(before.bytes().last(), Some(b'd' | b'D' | b'e' | b'E' | b'n' | b'N' | b't' | b'T' | b'y' | b'Y')) {
+        return None;
+    }
     let ends_with = |name: &str| {
         let at = before.len().checked_sub(name.len())?;
         before.get(at..).filter(|end| end.eq_ignore_ascii_case(name)).map(|_| at)
