@@ -64,7 +64,11 @@ impl Default for IgnitionConfig {
 }
 
 impl From<Plain> for IgnitionConfig {
-    fn from(plain: Plain) -> Self {
+    fn from(mut plain: Plain) -> Self {
+        // The longest list, which has room for twice its length after reading.
+        if let Some(files) = plain.storage.as_mut().and_then(|storage| storage.files.as_mut()) {
+            files.shrink_to_fit();
+        }
         Self(Arc::new(Form::Plain(plain)))
     }
 }

@@ -83,13 +83,13 @@ impl<'a> Layer<'a> {
     }
 
     pub(super) fn of_plain(config: &'a Plain) -> Self {
-        let files = config.storage.iter().flat_map(|s| s.files.iter().flatten());
-        let units = config.systemd.iter().flat_map(|s| s.units.iter().flatten());
-        let users = config.passwd.iter().flat_map(|p| p.users.iter().flatten());
+        let files = config.storage.as_ref().and_then(|s| s.files.as_deref()).unwrap_or_default();
+        let units = config.systemd.as_ref().and_then(|s| s.units.as_deref()).unwrap_or_default();
+        let users = config.passwd.as_ref().and_then(|p| p.users.as_deref()).unwrap_or_default();
         Self {
-            files: files.map(FileLayer::of_plain).collect(),
-            units: units.map(UnitLayer::of_plain).collect(),
-            users: users.map(UserLayer::of_plain).collect(),
+            files: files.iter().map(FileLayer::of_plain).collect(),
+            units: units.iter().map(UnitLayer::of_plain).collect(),
+            users: users.iter().map(UserLayer::of_plain).collect(),
         }
     }
 
@@ -106,10 +106,7 @@ impl<'a> FileLayer<'a> {
     fn of_plain(file: &'a plain::File) -> Self {
         let owner = |owner: &'a Option<plain::Owner>| {
             let owner = owner.as_ref();
-            OwnerLayer {
-                id: owner.and_then(|o| o.id).map(i128::from),
-                name: owner.and_then(|o| text(o.name.as_ref())),
-            }
+            OwnerLayer { id: owner.and_then(|o| o.id).map(i128::from), name: owner.and_then(|o| text(o.name.as_ref())) }
         };
         let contents = file.contents.as_ref().map(|contents| {
             let verification = contents.verification.as_ref();
@@ -157,9 +154,7 @@ impl<'a> UnitLayer<'a> {
             contents: text(unit.contents.as_ref()),
             enabled: unit.enabled,
             mask: unit.mask,
-            dropins: dropins
-                .map(|d| (text(d.name.as_ref()).unwrap_or_default(), text(d.contents.as_ref())))
-                .collect(),
+            dropins: dropins.map(|d| (text(d.name.as_ref()).unwrap_or_default(), text(d.contents.as_ref()))).collect(),
         }
     }
 

@@ -4,12 +4,10 @@
 
 use super::finding::{Finding, Severity};
 use super::validate::quoted;
-use outline::{Element, Outline};
 use super::{nearest, path, rule, select, shape};
-use crate::api::{
-    API_VERSION, GROUP, IgnitionConfig, MachineConfig, MachineConfigPool, MachineConfiguration, shipped,
-};
+use crate::api::{API_VERSION, GROUP, IgnitionConfig, MachineConfig, MachineConfigPool, MachineConfiguration, shipped};
 use crate::yaml::{self, Document};
+use outline::{Element, Outline};
 use serde::Deserializer;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -202,22 +200,28 @@ impl Loaded {
             }
         };
         self.keep(&name, Arc::clone(&text));
-        if self.outline(&name, &text) {
-            return;
+        if !self.outline(&name, &text) {
+            self.documents(&name, &text);
         }
-        match yaml::documents_of(&text) {
+    }
+
+    /// Reads all documents of a text.
+    fn documents(&mut self, name: &str, text: &Arc<str>) {
+        match yaml::documents_of(text) {
             Ok(documents) => {
                 for mut document in documents {
                     // Places come from the text: the value itself is needed once.
                     let value = std::mem::take(&mut document.value);
                     let document = Arc::new(document);
-                    let origin = Origin { file: name.clone(), document, pointer: String::new() };
+                    let origin = Origin { file: name.to_owned(), document, pointer: String::new() };
                     self.value(value, &origin, 0);
                 }
             }
             Err(error) => {
-                let finding = rule::YAML.finding("", "", error.message.replace('\n', " "));
-                self.findings.push(whole(finding, Some((error.line, error.column))));
+                let mut finding = rule::YAML.finding("", "", error.message.replace('\n', " "));
+                finding.file = Some(name.to_owned());
+                (finding.line, finding.column) = (Some(error.line), Some(error.column));
+                self.findings.push(finding);
             }
         }
     }
@@ -300,14 +304,7 @@ impl Loaded {
     }
 
     /// An object of one of our kinds and of the right version; with its config, if that was read already.
-    fn object(
-        &mut self,
-        mut value: Value,
-        kind: &str,
-        object: &str,
-        origin: &Origin,
-        config: Option<IgnitionConfig>,
-    ) {
+    fn object(&mut self, mut value: Value, kind: &str, object: &str, origin: &Origin, config: Option<IgnitionConfig>) {
         let mut found = Vec::new();
         let metadata = &value["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default();

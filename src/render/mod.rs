@@ -42,7 +42,9 @@ pub mod story;
 pub mod systemd;
 pub mod validate;
 
-use crate::api::{API_VERSION, ConfigName, IgnitionConfig, MachineConfig, MachineConfigPool, MachineConfigSpec, annotation, label};
+use crate::api::{
+    API_VERSION, ConfigName, IgnitionConfig, MachineConfig, MachineConfigPool, MachineConfigSpec, annotation, label,
+};
 use finding::{Finding, Severity};
 use items::Items;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};

@@ -588,42 +588,78 @@ fn any_plain_config() -> impl Strategy<Value = Value> {
     ];
     let some = |chance: f64| prop::option::weighted(chance, Just(()));
     let compression = prop_oneof![Just(""), Just("gzip"), Just("xz")];
-    let contents = (prop::option::weighted(0.9, source), prop::option::weighted(0.1, hash), prop::option::weighted(0.2, compression))
+    let contents = (
+        prop::option::weighted(0.9, source),
+        prop::option::weighted(0.1, hash),
+        prop::option::weighted(0.2, compression),
+    )
         .prop_map(|(source, hash, compression)| {
             let verification = hash.map(|hash| json!({"hash": hash}));
             set([("source", source.into()), ("verification", verification.into()), ("compression", compression.into())])
         });
-    let mode = prop_oneof![4 => Just(420), 1 => Just(0), 1 => Just(644), 1 => Just(0o4755), 1 => Just(-1), 1 => Just(99_999)];
-    let owner = (prop::option::of(0_i64..3), prop::option::weighted(0.2, prop_oneof![Just(""), Just("adm"), Just("a b")]))
-        .prop_map(|(id, name)| set([("id", id.into()), ("name", name.into())]));
+    let mode =
+        prop_oneof![4 => Just(420), 1 => Just(0), 1 => Just(644), 1 => Just(0o4755), 1 => Just(-1), 1 => Just(99_999)];
+    let owner =
+        (prop::option::of(0_i64..3), prop::option::weighted(0.2, prop_oneof![Just(""), Just("adm"), Just("a b")]))
+            .prop_map(|(id, name)| set([("id", id.into()), ("name", name.into())]));
     let path = prop_oneof![
         4 => "/etc/[a-d](/[ab])?", 1 => Just("/etc/systemd/system/a.service".to_owned()), 1 => Just("/x".to_owned()),
         1 => Just("etc/x".to_owned()), 1 => Just("/etc/x/".to_owned()), 1 => Just(String::new()),
     ];
-    let file = (path, prop::option::of(contents), prop::option::of(mode), prop::option::weighted(0.2, owner), prop::option::of(any::<bool>()), some(0.9))
+    let file = (
+        path,
+        prop::option::of(contents),
+        prop::option::of(mode),
+        prop::option::weighted(0.2, owner),
+        prop::option::of(any::<bool>()),
+        some(0.9),
+    )
         .prop_map(|(path, contents, mode, owner, overwrite, named)| {
             set([
-                ("path", named.map(|()| path).into()), ("contents", contents.into()), ("mode", mode.into()),
-                ("user", owner.into()), ("overwrite", overwrite.into()),
+                ("path", named.map(|()| path).into()),
+                ("contents", contents.into()),
+                ("mode", mode.into()),
+                ("user", owner.into()),
+                ("overwrite", overwrite.into()),
             ])
         });
     let text = || prop_oneof![3 => Just("[Unit]\n"), 1 => Just(""), 1 => Just("[Service]\nExecStart=/a\n[Install]\nWantedBy=a.target\n"), 1 => Just("x")];
-    let dropin = (prop_oneof![4 => Just("10-a.conf"), 1 => Just("b.conf"), 1 => Just("a/b.conf"), 1 => Just("x")], prop::option::of(text()))
+    let dropin = (
+        prop_oneof![4 => Just("10-a.conf"), 1 => Just("b.conf"), 1 => Just("a/b.conf"), 1 => Just("x")],
+        prop::option::of(text()),
+    )
         .prop_map(|(name, text)| set([("name", name.into()), ("contents", text.into())]));
     let name = prop_oneof![4 => Just("a.service"), 2 => Just("b.socket"), 1 => Just("c@.service"), 1 => Just("c@d.service"), 1 => Just("a/b.service"), 1 => Just("x")];
-    let unit = (name, prop::option::of(text()), prop::option::of(any::<bool>()), prop::option::of(any::<bool>()), prop::option::of(prop::collection::vec(dropin, 0..3)))
+    let unit = (
+        name,
+        prop::option::of(text()),
+        prop::option::of(any::<bool>()),
+        prop::option::of(any::<bool>()),
+        prop::option::of(prop::collection::vec(dropin, 0..3)),
+    )
         .prop_map(|(name, text, enabled, mask, dropins)| {
             set([
-                ("name", name.into()), ("contents", text.into()), ("enabled", enabled.into()), ("mask", mask.into()),
+                ("name", name.into()),
+                ("contents", text.into()),
+                ("enabled", enabled.into()),
+                ("mask", mask.into()),
                 ("dropins", dropins.into()),
             ])
         });
     let keys = prop::collection::vec(prop_oneof![2 => Just(KEY_A), 2 => Just(KEY_B), 1 => Just("x")], 0..3);
-    let user = (prop::option::of(Just("boot")), prop::option::of(prop_oneof![3 => Just("boot"), 1 => Just("root")]), prop::option::of(keys))
-        .prop_map(|(name, user, keys)| set([("name", name.into()), ("user", user.into()), ("sshAuthorizedKeys", keys.into())]));
-    let lists = (prop::collection::vec(file, 0..3), prop::collection::vec(unit, 0..3), prop::collection::vec(user, 0..3));
+    let user = (
+        prop::option::of(Just("boot")),
+        prop::option::of(prop_oneof![3 => Just("boot"), 1 => Just("root")]),
+        prop::option::of(keys),
+    )
+        .prop_map(|(name, user, keys)| {
+            set([("name", name.into()), ("user", user.into()), ("sshAuthorizedKeys", keys.into())])
+        });
+    let lists =
+        (prop::collection::vec(file, 0..3), prop::collection::vec(unit, 0..3), prop::collection::vec(user, 0..3));
     (lists, some(0.95)).prop_map(|((files, units, users), version)| {
-        let mut config = config(&json!({"storage": {"files": files}, "systemd": {"units": units}, "passwd": {"users": users}}));
+        let mut config =
+            config(&json!({"storage": {"files": files}, "systemd": {"units": units}, "passwd": {"users": users}}));
         if version.is_none() {
             config["ignition"] = json!({});
         }
@@ -762,7 +798,7 @@ proptest! {
         };
         // A null is as if it were absent, and keeps the config from being plain.
         let mut with_null = config.clone();
-        with_null["passwd"]["groups"] = Value::Null;
+        with_null["kernelArguments"] = Value::Null;
         let other = IgnitionConfig::from(&with_null);
         prop_assert!(other.plain().is_none());
         let ((layer, found), (layer_of_json, found_in_json)) = (said(&kept), said(&other));

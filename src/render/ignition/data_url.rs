@@ -182,19 +182,25 @@ static STANDS_FOR_ITSELF: [bool; 256] = {
 };
 
 /// The bytes of percent-encoded data that was checked, `length` of them.
-fn unescape(mut data: &[u8], length: usize) -> Vec<u8> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => byte - b'0',
-        _ => (byte | 0x20).wrapping_sub(b'a') + 10,
+fn unescape(data: &[u8], length: usize) -> Vec<u8> {
+    let digit = |byte: Option<&u8>| match byte {
+        Some(byte @ b'0'..=b'9') => byte - b'0',
+        Some(byte) => (byte | 0x20).wrapping_sub(b'a').wrapping_add(10),
+        None => 0,
     };
-    let mut bytes = Vec::with_capacity(length);
-    while let Some(at) = data.iter().position(|b| *b == b'%') {
-        bytes.extend_from_slice(&data[..at]);
-        let [_, high, low, rest @ ..] = &data[at..] else { break };
-        bytes.push(digit(*high) << 4 | digit(*low));
-        data = rest;
+    let mut bytes = vec![0; length];
+    let mut at = 0;
+    for byte in &mut bytes {
+        *byte = match data.get(at) {
+            Some(b'%') => {
+                at += 2;
+                digit(data.get(at - 1)) << 4 | digit(data.get(at))
+            }
+            Some(byte) => *byte,
+            None => 0,
+        };
+        at += 1;
     }
-    bytes.extend_from_slice(data);
     bytes
 }
 

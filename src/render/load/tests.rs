@@ -146,9 +146,8 @@ fn shipped_sources_are_there_unless_they_were_read() {
     assert_eq!(names(&load(vec![input("a", &source("00-worker"))])), ["00-master"]);
 }
 
-/// All that can be seen of an input, but for the reader's own places.
-fn seen(text: &str) -> String {
-    let loaded = load(vec![Input { name: "x".to_owned(), bytes: text.as_bytes().to_vec() }]);
+/// All that can be seen of an input.
+fn seen(loaded: &Loaded) -> String {
     let places: Vec<_> = loaded
         .configs
         .iter()
@@ -178,7 +177,8 @@ fn a_json_text_is_read_at_once_as_it_is_read_object_by_object() {
              \"spec\": {{\"config\": {config}}}}}"
         )
     };
-    let fine = source("10-a", "{\"ignition\": {\"version\": \"3.4.0\"}, \"storage\": {\"files\": [{\"path\": \"/etc/a\"}]}}");
+    let fine =
+        source("10-a", "{\"ignition\": {\"version\": \"3.4.0\"}, \"storage\": {\"files\": [{\"path\": \"/etc/a\"}]}}");
     let elements = [
         fine.clone(),
         source("20-b", "{\"storage\": {\"files\": [{\"path\": 1}]}}"),
@@ -193,7 +193,8 @@ fn a_json_text_is_read_at_once_as_it_is_read_object_by_object() {
         fine.replace("\"kind\"", "\"kind\": \"MachineConfigPool\", \"kind\""),
         fine.replace("v1alpha1", "v1"),
         fine.replace("{\"name\": \"10-a\"", "{\"name\": 7"),
-        "{\"apiVersion\": \"v1\", \"kind\": \"Node\", \"metadata\": {\"name\": \"n\"}, \"x\": [1.0, -0, 1e3]}".to_owned(),
+        "{\"apiVersion\": \"v1\", \"kind\": \"Node\", \"metadata\": {\"name\": \"n\"}, \"x\": [1.0, -0, 1e3]}"
+            .to_owned(),
         format!("{{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{}]}}", source("70-g", "{}")),
         "null".to_owned(),
         "7".to_owned(),
@@ -204,17 +205,24 @@ fn a_json_text_is_read_at_once_as_it_is_read_object_by_object() {
         "1e999".to_owned(),
         "{".to_owned(),
     ];
-    // Behind an object that begins another document, no text is one JSON object.
-    let slowly = |text: &str| seen(&format!("{text}\n---\n"));
+    let at_once = |text: &str| seen(&load(vec![input("x", text)]));
+    let one_by_one = |text: &str| {
+        let mut loaded = Loaded::default();
+        loaded.keep("x", text.into());
+        loaded.documents("x", &text.into());
+        seen(&loaded)
+    };
     for one in &elements {
-        assert_eq!(seen(one), slowly(one), "{one}");
+        assert_eq!(at_once(one), one_by_one(one), "{one}");
         for other in &elements {
             for list in [
                 format!("{{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{one}, {other}]}}"),
-                format!(" {{\"items\": [ {one},\n{other} ], \"metadata\": {{\"x\": 1.0}}, \"kind\": \"MachineConfigList\",\n\
-                         \"apiVersion\": \"machineconfiguration.alauda.io/v1alpha1\"}} \n"),
+                format!(
+                    " {{\"items\": [ {one},\n{other} ], \"metadata\": {{\"x\": 1.0}}, \"kind\": \"MachineConfigList\",\n\
+                         \"apiVersion\": \"machineconfiguration.alauda.io/v1alpha1\"}} \n"
+                ),
             ] {
-                assert_eq!(seen(&list), slowly(&list), "{list}");
+                assert_eq!(at_once(&list), one_by_one(&list), "{list}");
             }
         }
     }
@@ -232,6 +240,6 @@ fn a_json_text_is_read_at_once_as_it_is_read_object_by_object() {
         format!("{{kind: List, apiVersion: v1, items: [{fine}]}}"),
         format!("{fine}\n{fine}"),
     ] {
-        assert_eq!(seen(&list), slowly(&list), "{list}");
+        assert_eq!(at_once(&list), one_by_one(&list), "{list}");
     }
 }

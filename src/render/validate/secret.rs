@@ -59,13 +59,19 @@ pub(in crate::render) fn find(bytes: &[u8]) -> Option<Secret> {
     if text.contains('\0') {
         return None;
     }
-    let found: Vec<Secret> = text.lines().filter(|line| !is_comment(line)).filter_map(in_line).collect();
+    let lines = text.lines().filter(|line| may_tell(line) && !is_comment(line));
+    let found: Vec<Secret> = lines.filter_map(in_line).collect();
     [Secret::Token, Secret::Password].into_iter().find(|kind| found.contains(kind))
 }
 
+/// Whether a line is worth a closer look: it is long enough for a token, or has a mark behind a name or a login.
+fn may_tell(line: &str) -> bool {
+    line.len() >= SHORTEST_TOKEN || line.bytes().any(|b| matches!(b, b'=' | b':' | b'@'))
+}
+
 fn is_comment(line: &str) -> bool {
-    let line = line.trim_start();
-    ["#", ";", "//", "--", "<!--"].iter().any(|mark| line.starts_with(mark))
+    let line = line.trim_start().as_bytes();
+    matches!(line, [b'#' | b';', ..] | [b'/', b'/', ..] | [b'-', b'-', ..] | [b'<', b'!', b'-', b'-', ..])
 }
 
 fn in_line(line: &str) -> Option<Secret> {
@@ -74,8 +80,12 @@ fn in_line(line: &str) -> Option<Secret> {
         return Some(Secret::Token);
     }
     let after_name = |at: usize| named(&line[..at], &line[at + 1..]);
-    let marks = line.bytes().enumerate().filter(|(_, b)| matches!(b, b'=' | b':'));
-    let by_name = marks.map(|(at, _)| at).find_map(after_name);
+    let mark_from = |from: usize| {
+        let rest = &line.as_bytes()[from..];
+        rest.iter().position(|b| matches!(b, b'=' | b':')).map(|at| from + at)
+    };
+    let mut marks = std::iter::successors(mark_from(0), |at| mark_from(at + 1));
+    let by_name = marks.find_map(after_name);
     by_name.or_else(|| (line.as_bytes().contains(&b'@') && in_url(line)).then_some(Secret::Password))
 }
 

@@ -40,10 +40,13 @@ impl Scene {
     fn source(&self, name: &str, text: &str) {
         let mut source = shipped::sources().remove(1);
         source.metadata.name = Some(name.to_owned());
-        source.spec.config = Some(json!({
-            "ignition": {"version": "3.4.0"},
-            "storage": {"files": [{"path": "/etc/x", "mode": 420, "contents": {"source": format!("data:,{text}")}}]}
-        }).into());
+        source.spec.config = Some(
+            json!({
+                "ignition": {"version": "3.4.0"},
+                "storage": {"files": [{"path": "/etc/x", "mode": 420, "contents": {"source": format!("data:,{text}")}}]}
+            })
+            .into(),
+        );
         self.api.state().put(&config_path(name), serde_json::to_value(&source).unwrap());
     }
 
