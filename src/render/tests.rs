@@ -1,7 +1,7 @@
 use super::*;
 use crate::api::shipped;
 use base64::Engine as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::Digest as _;
 use std::io::Write as _;
 
@@ -43,8 +43,8 @@ pub(super) fn rendered(sources: &[MachineConfig]) -> Rendered {
     outcome.rendered.unwrap_or_else(|| panic!("{:#?}", outcome.findings))
 }
 
-const KEY_A: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtjp6lmGJb0Gu3qNXNAEqjKTUWTZPWGCFXLJQmoPJFk a";
-const KEY_B: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtjp6lmGJb0Gu3qNXNAEqjKTUWTZPWGCFXLJQmoPJFk b";
+pub(super) const KEY_A: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtjp6lmGJb0Gu3qNXNAEqjKTUWTZPWGCFXLJQmoPJFk a";
+pub(super) const KEY_B: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtjp6lmGJb0Gu3qNXNAEqjKTUWTZPWGCFXLJQmoPJFk b";
 
 #[test]
 fn the_rendered_config_is_explicit_and_sorted() {
@@ -70,7 +70,7 @@ fn the_rendered_config_is_explicit_and_sorted() {
         source("00-worker", json!({"ignition": {"version": "3.4.0"}})),
     ]);
     assert_eq!(
-        found.config,
+        found.config.to_value(),
         json!({
             "ignition": {"version": "3.4.0"},
             "passwd": {"users": [{"name": "boot", "sshAuthorizedKeys": [KEY_A, KEY_B]}]},
@@ -296,7 +296,7 @@ fn a_user_without_keys_manages_no_keys() {
     //
     let found = rendered(&[source("10-a", config(&json!({"passwd": {"users": [{"name": "boot"}]}})))]);
     assert_eq!(found.items.keys, None);
-    assert!(found.config.get("passwd").is_none());
+    assert!(found.config.to_value().get("passwd").is_none());
 }
 
 #[test]
