@@ -65,7 +65,7 @@ fn both_spellings_of_the_user_are_one() {
         let outcome = mcx::render::render(worker, &[serde_json::from_value(object.clone()).unwrap()]);
         assert!(outcome.findings.is_empty(), "{:?}", outcome.findings);
         let rendered = outcome.rendered.unwrap();
-        assert_eq!(rendered.config["passwd"]["users"][0]["name"], "boot", "written as Ignition spells it");
+        assert_eq!(rendered.config.to_value()["passwd"]["users"][0]["name"], "boot", "written as Ignition spells it");
         names.push(rendered.name);
     }
     assert_eq!(names[0], names[1]);

@@ -1,10 +1,9 @@
 //! `MachineConfig`: a source that a person wrote, or a rendered config that the controller made.
 
-use super::{API_VERSION, GROUP, VERSION, annotation, label};
+use super::{API_VERSION, GROUP, IgnitionConfig, VERSION, annotation, label};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
 use std::borrow::Cow;
 
 /// Files, systemd units and SSH keys for nodes.
@@ -27,7 +26,7 @@ pub struct MachineConfigSpec {
     /// An Ignition 3.4.0 config as an object. Absent: nothing is changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::free_object")]
-    pub config: Option<Value>,
+    pub config: Option<IgnitionConfig>,
     /// Arguments for the kernel's command line. Not served yet: anything but an empty list is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::nullable_atomic_strings")]

@@ -17,6 +17,7 @@ pub mod annotation;
 pub mod condition;
 pub mod crds;
 pub mod event;
+pub mod ignition_config;
 pub mod label;
 pub mod machine_config;
 pub mod machine_config_pool;
@@ -44,6 +45,7 @@ pub const UNIT_TYPES: [&str; 12] = [
     "scope",
 ];
 
+pub use ignition_config::IgnitionConfig;
 pub use machine_config::{MachineConfig, MachineConfigSpec};
 pub use machine_config_pool::{MachineConfigPool, MachineConfigPoolSpec, MachineConfigPoolStatus};
 pub use machine_configuration::{MachineConfiguration, MachineConfigurationSpec, MachineConfigurationStatus};

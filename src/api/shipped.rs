@@ -48,7 +48,7 @@ pub fn sources() -> Vec<MachineConfig> {
                 ..ObjectMeta::default()
             },
             spec: MachineConfigSpec {
-                config: Some(json!({"ignition": {"version": IGNITION_VERSION}})),
+                config: Some(json!({"ignition": {"version": IGNITION_VERSION}}).into()),
                 kernel_arguments: None,
             },
         })

@@ -5,10 +5,10 @@
 
 use super::ignition::contents;
 use super::merge;
-use crate::api::{IGNITION_VERSION, SSH_USER};
+use crate::api::ignition_config as plain;
+use crate::api::{IGNITION_VERSION, IgnitionConfig, SSH_USER};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -80,14 +80,18 @@ impl Content {
 
     /// From `contents.source` and `contents.compression` of a file; `None` is an empty file.
     pub fn new(source: Option<&str>, compression: Option<&str>) -> Result<Self, contents::Error> {
-        Ok(Self::read(source, compression)?.0)
+        Ok(Self::read(source, None, compression)?.0)
     }
 
     /// As [`Content::new`], with the bytes: for checks that look into them, so that they are decoded once.
-    pub(super) fn read(source: Option<&str>, compression: Option<&str>) -> Result<(Self, Vec<u8>), contents::Error> {
+    pub(super) fn read(
+        source: Option<&str>,
+        shared: Option<&Arc<str>>,
+        compression: Option<&str>,
+    ) -> Result<(Self, Vec<u8>), contents::Error> {
         let bytes = contents::decode(source, compression, Self::FILE_LIMIT)?;
         let content = Self {
-            source: source.unwrap_or_default().into(),
+            source: shared.map_or_else(|| source.unwrap_or_default().into(), Arc::clone),
             gzip: compression == Some("gzip"),
             size: bytes.len() as u64,
             sha256: Sha256::digest(&bytes).into(),
@@ -127,14 +131,10 @@ impl Content {
     }
 
     /// As `contents` of an Ignition file. An empty file is written out, since `overwrite` needs a source.
-    fn to_value(&self) -> Value {
-        if self.size == 0 {
-            return json!({"source": "data:,"});
-        }
-        if self.gzip {
-            return json!({"compression": "gzip", "source": &*self.source});
-        }
-        json!({"source": &*self.source})
+    fn to_plain(&self) -> plain::Contents {
+        let source = if self.size == 0 { "data:,".into() } else { plain::Text(Arc::clone(&self.source)) };
+        let compression = (self.size > 0 && self.gzip).then(|| "gzip".into());
+        plain::Contents { compression, source: Some(source), verification: None }
     }
 }
 
@@ -154,11 +154,11 @@ impl std::fmt::Debug for Content {
 }
 
 impl Owner {
-    fn to_value(&self) -> Option<Value> {
+    fn to_plain(&self) -> Option<plain::Owner> {
         match self {
             Self::Id(0) => None,
-            Self::Id(id) => Some(json!({"id": id})),
-            Self::Name(name) => Some(json!({"name": name})),
+            Self::Id(id) => Some(plain::Owner { id: Some((*id).into()), name: None }),
+            Self::Name(name) => Some(plain::Owner { id: None, name: Some(name.as_str().into()) }),
         }
     }
 }
@@ -169,40 +169,31 @@ impl UnitItem {
         *self == Self::default()
     }
 
-    fn to_value(&self, name: &str) -> Value {
-        let mut unit = Map::new();
-        if let Some(contents) = &self.contents {
-            unit.insert("contents".to_owned(), contents.as_str().into());
+    fn to_plain(&self, name: &str) -> plain::Unit {
+        let dropins = self.dropins.iter().map(|(name, contents)| plain::Dropin {
+            contents: Some(contents.as_str().into()),
+            name: Some(name.as_str().into()),
+        });
+        plain::Unit {
+            contents: self.contents.as_deref().map(Into::into),
+            dropins: (!self.dropins.is_empty()).then(|| dropins.collect()),
+            enabled: self.enabled,
+            mask: self.mask,
+            name: Some(name.into()),
         }
-        if !self.dropins.is_empty() {
-            let dropins = self.dropins.iter().map(|(name, contents)| json!({"contents": contents, "name": name}));
-            unit.insert("dropins".to_owned(), dropins.collect());
-        }
-        if let Some(enabled) = self.enabled {
-            unit.insert("enabled".to_owned(), enabled.into());
-        }
-        if let Some(mask) = self.mask {
-            unit.insert("mask".to_owned(), mask.into());
-        }
-        unit.insert("name".to_owned(), name.into());
-        Value::Object(unit)
     }
 }
 
 impl FileItem {
-    fn to_value(&self, path: &str) -> Value {
-        let mut file = Map::new();
-        file.insert("contents".to_owned(), self.content.to_value());
-        if let Some(group) = self.group.to_value() {
-            file.insert("group".to_owned(), group);
+    fn to_plain(&self, path: &str) -> plain::File {
+        plain::File {
+            contents: Some(self.content.to_plain()),
+            group: self.group.to_plain(),
+            mode: Some(self.mode.into()),
+            overwrite: Some(true),
+            path: Some(path.into()),
+            user: self.user.to_plain(),
         }
-        file.insert("mode".to_owned(), self.mode.into());
-        file.insert("overwrite".to_owned(), true.into());
-        file.insert("path".to_owned(), path.into());
-        if let Some(user) = self.user.to_value() {
-            file.insert("user".to_owned(), user);
-        }
-        Value::Object(file)
     }
 }
 
@@ -210,28 +201,28 @@ impl Items {
     /// Reads a rendered config (`spec.config`). The errors are one line each, with the field path.
     ///
     /// All rules for sources hold here, too: the daemon's last guard against a config that was edited by hand.
-    pub fn from_config(config: &Value) -> Result<Self, Vec<String>> {
-        let (items, errors) = merge::single(config);
+    pub fn from_config(config: impl Into<IgnitionConfig>) -> Result<Self, Vec<String>> {
+        let (items, errors) = merge::single(&config.into());
         if errors.is_empty() { Ok(items) } else { Err(errors) }
     }
 
     /// The Ignition config of these items: files, units, drop-ins and keys sorted, mode and `overwrite` explicit, nothing
     /// empty in it. [`Items::from_config`] reads it back. Contents keep the encoding of their source.
-    pub fn to_config(&self) -> Value {
-        let mut config = Map::new();
-        config.insert("ignition".to_owned(), json!({"version": IGNITION_VERSION}));
-        if let Some(keys) = &self.keys {
-            config.insert("passwd".to_owned(), json!({"users": [{"name": SSH_USER, "sshAuthorizedKeys": keys}]}));
-        }
-        if !self.files.is_empty() {
-            let files: Vec<Value> = self.files.iter().map(|(path, file)| file.to_value(path)).collect();
-            config.insert("storage".to_owned(), list_of("files", files));
-        }
-        if !self.units.is_empty() {
-            let units: Vec<Value> = self.units.iter().map(|(name, unit)| unit.to_value(name)).collect();
-            config.insert("systemd".to_owned(), list_of("units", units));
-        }
-        Value::Object(config)
+    pub fn to_config(&self) -> IgnitionConfig {
+        let files = self.files.iter().map(|(path, file)| file.to_plain(path));
+        let units = self.units.iter().map(|(name, unit)| unit.to_plain(name));
+        let users = self.keys.iter().map(|keys| plain::User {
+            name: Some(SSH_USER.into()),
+            keys: Some(keys.iter().map(|key| key.as_str().into()).collect()),
+            user: None,
+        });
+        let config = plain::Plain {
+            ignition: Some(plain::Ignition { version: Some(IGNITION_VERSION.into()) }),
+            passwd: self.keys.is_some().then(|| plain::Passwd { users: Some(users.collect()) }),
+            storage: (!self.files.is_empty()).then(|| plain::Storage { files: Some(files.collect()) }),
+            systemd: (!self.units.is_empty()).then(|| plain::Systemd { units: Some(units.collect()) }),
+        };
+        config.into()
     }
 
     /// 32 hex digits over a canonical form: decoded bytes' digests, sorted keys and items, defaults filled in.
@@ -279,11 +270,6 @@ impl Items {
     pub fn decoded_size(&self) -> u64 {
         self.files.values().map(|f| f.content.size).sum()
     }
-}
-
-/// `{name: items}`. Not by `json!`, which would copy all of them.
-fn list_of(name: &str, items: Vec<Value>) -> Value {
-    Value::Object(Map::from_iter([(name.to_owned(), Value::Array(items))]))
 }
 
 /// The canonical byte form that is hashed.

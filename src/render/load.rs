@@ -5,8 +5,9 @@
 use super::finding::{Finding, Severity};
 use super::validate::quoted;
 use super::{nearest, path, rule, select, shape};
-use crate::api::{API_VERSION, GROUP, MachineConfig, MachineConfigPool, MachineConfiguration, shipped};
+use crate::api::{API_VERSION, GROUP, IgnitionConfig, MachineConfig, MachineConfigPool, MachineConfiguration, shipped};
 use crate::yaml::{self, Document};
+use outline::{Element, Outline};
 use serde::Deserializer;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -84,6 +85,11 @@ impl Origin {
         }
     }
 
+    /// Of an element of the `List` that stands here.
+    fn element(&self, index: usize) -> Self {
+        Self { pointer: format!("{}/items/{index}", self.pointer), ..self.clone() }
+    }
+
     /// `FILE:LINE`, to name it in a finding about another object.
     fn named(&self) -> String {
         match self.document.locate(&self.pointer) {
@@ -97,7 +103,7 @@ impl Origin {
 pub fn load(inputs: Vec<Input>) -> Loaded {
     let mut loaded = Loaded::default();
     for input in inputs {
-        loaded.text(&input);
+        loaded.text(input);
     }
     loaded
 }
@@ -170,21 +176,22 @@ impl Loaded {
         self.findings.iter().any(|f| f.severity == Severity::Error)
     }
 
-    fn text(&mut self, input: &Input) {
+    fn text(&mut self, Input { name, bytes }: Input) {
         let whole = |mut finding: Finding, place: Option<(usize, usize)>| {
-            finding.file = Some(input.name.clone());
+            finding.file = Some(name.clone());
             (finding.line, finding.column) = (place.map(|p| p.0), place.map(|p| p.1));
             finding
         };
-        if input.bytes.len() > INPUT_LIMIT {
+        if bytes.len() > INPUT_LIMIT {
             let message = format!("is larger than {} MiB", INPUT_LIMIT >> 20);
             return self.findings.push(whole(rule::INPUT_SIZE.finding("", "", message), None));
         }
-        let text = match std::str::from_utf8(&input.bytes) {
-            Ok(text) => text,
+        let text: Arc<str> = match String::from_utf8(bytes) {
+            Ok(text) => text.into(),
             Err(error) => {
-                self.keep(&input.name, String::from_utf8_lossy(&input.bytes).into());
-                let before = &input.bytes[..error.valid_up_to()];
+                let bytes = error.as_bytes();
+                self.keep(&name, String::from_utf8_lossy(bytes).into());
+                let before = &bytes[..error.utf8_error().valid_up_to()];
                 let line = before.split(|b| *b == b'\n').count();
                 let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
                 let column = 1 + String::from_utf8_lossy(&before[line_start..]).chars().count();
@@ -192,25 +199,56 @@ impl Loaded {
                 return self.findings.push(whole(finding, Some((line, column))));
             }
         };
-        match yaml::documents(text) {
+        self.keep(&name, Arc::clone(&text));
+        if !self.outline(&name, &text) {
+            self.documents(&name, &text);
+        }
+    }
+
+    /// Reads all documents of a text.
+    fn documents(&mut self, name: &str, text: &Arc<str>) {
+        match yaml::documents_of(text) {
             Ok(documents) => {
-                if let Some(document) = documents.first() {
-                    self.keep(&input.name, Arc::clone(document.text()));
-                }
                 for mut document in documents {
                     // Places come from the text: the value itself is needed once.
                     let value = std::mem::take(&mut document.value);
                     let document = Arc::new(document);
-                    let origin = Origin { file: input.name.clone(), document, pointer: String::new() };
+                    let origin = Origin { file: name.to_owned(), document, pointer: String::new() };
                     self.value(value, &origin, 0);
                 }
             }
             Err(error) => {
-                self.keep(&input.name, text.into());
-                let finding = rule::YAML.finding("", "", error.message.replace('\n', " "));
-                self.findings.push(whole(finding, Some((error.line, error.column))));
+                let mut finding = rule::YAML.finding("", "", error.message.replace('\n', " "));
+                finding.file = Some(name.to_owned());
+                (finding.line, finding.column) = (Some(error.line), Some(error.column));
+                self.findings.push(finding);
             }
         }
+    }
+
+    /// Reads a text by its [`outline`], if that can be done.
+    fn outline(&mut self, name: &str, text: &Arc<str>) -> bool {
+        let Some(document) = yaml::json_object(text) else { return false };
+        let Some(outline) = outline::read(text, is_list) else { return false };
+        let origin = Origin { file: name.to_owned(), document: Arc::new(document), pointer: String::new() };
+        match outline {
+            Outline::One(source) => self.source(source, &origin),
+            Outline::List(elements) => {
+                for (i, element) in elements.into_iter().enumerate() {
+                    let origin = origin.element(i);
+                    match element {
+                        Element::Source(source) => self.source(source, &origin),
+                        Element::Other(value) => self.value(value, &origin, 1),
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn source(&mut self, source: outline::Source, origin: &Origin) {
+        let object = named("MachineConfig", &source.object);
+        self.object(source.object, "MachineConfig", &object, origin, Some(source.config));
     }
 
     fn keep(&mut self, name: &str, text: Arc<str>) {
@@ -233,19 +271,17 @@ impl Loaded {
             return self.find(rule::NOT_AN_OBJECT.finding("", "", format!("the document {message}")), origin);
         };
         let version = version.unwrap_or_default();
-        let ours = version == GROUP || version.starts_with(&format!("{GROUP}/"));
-        let is_list = kind == "List" && version == "v1" || kind.ends_with("List") && ours;
+        let is_list = is_list(&kind, &version);
         let items = value.get_mut("items").filter(|_| is_list && depth < LIST_DEPTH).map(Value::take);
         if let Some(Value::Array(items)) = items {
             for (i, item) in items.into_iter().enumerate() {
-                let origin = Origin { pointer: format!("{}/items/{i}", origin.pointer), ..origin.clone() };
-                self.value(item, &origin, depth + 1);
+                self.value(item, &origin.element(i), depth + 1);
             }
             return;
         }
         let known = ["MachineConfig", "MachineConfigPool", "MachineConfiguration"];
         if !known.contains(&kind.as_str()) {
-            if ours && !is_list {
+            if is_ours(&version) && !is_list {
                 let mut finding = rule::KIND.finding("", "kind", format!("{} is not a kind of {GROUP}", quoted(&kind)));
                 if let Some(near) = nearest::nearest(&kind, known) {
                     finding.help = format!("did you mean {near}?");
@@ -256,8 +292,7 @@ impl Loaded {
             }
             return;
         }
-        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let object = format!("{kind}/{name}");
+        let object = named(&kind, &value);
         if version != API_VERSION {
             let message = match version.as_str() {
                 "" => format!("is missing, expected {API_VERSION}"),
@@ -265,11 +300,11 @@ impl Loaded {
             };
             return self.find(rule::API_VERSION.finding(&object, "apiVersion", message), origin);
         }
-        self.object(value, &kind, &object, origin);
+        self.object(value, &kind, &object, origin, None);
     }
 
-    /// An object of one of our kinds and of the right version.
-    fn object(&mut self, value: Value, kind: &str, object: &str, origin: &Origin) {
+    /// An object of one of our kinds and of the right version; with its config, if that was read already.
+    fn object(&mut self, mut value: Value, kind: &str, object: &str, origin: &Origin, config: Option<IgnitionConfig>) {
         let mut found = Vec::new();
         let metadata = &value["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default();
@@ -320,7 +355,18 @@ impl Loaded {
         }
         if typed {
             match kind {
-                "MachineConfig" => self.configs.extend(typed_as(value, object, &mut found)),
+                "MachineConfig" => {
+                    // Taken out before: it is the better part of the object, and of any type.
+                    let config = config.or_else(|| {
+                        let value = value.get_mut("spec")?.get_mut("config").map(Value::take)?;
+                        (!value.is_null()).then(|| value.into())
+                    });
+                    let read = typed_as::<MachineConfig>(value, object, &mut found).map(|mut read| {
+                        read.spec.config = config;
+                        read
+                    });
+                    self.configs.extend(read);
+                }
                 "MachineConfigPool" => self.pools.extend(typed_as(value, object, &mut found)),
                 _ => self.policies.extend(typed_as(value, object, &mut found)),
             }
@@ -336,6 +382,19 @@ impl Loaded {
         }
         self.findings.push(finding);
     }
+}
+
+/// `KIND/NAME`, as findings name an object.
+fn named(kind: &str, object: &Value) -> String {
+    format!("{kind}/{}", object["metadata"]["name"].as_str().unwrap_or_default())
+}
+
+fn is_ours(version: &str) -> bool {
+    version.strip_prefix(GROUP).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn is_list(kind: &str, version: &str) -> bool {
+    kind == "List" && version == "v1" || kind.ends_with("List") && is_ours(version)
 }
 
 /// The object as its type. The walk has found what people get wrong; what is left is a finding all the same.
@@ -355,5 +414,6 @@ fn typed_as<'v, T: DeserializeOwned>(
     }
 }
 
+mod outline;
 #[cfg(test)]
 mod tests;

@@ -4,14 +4,12 @@
 //! whole; a property test holds both together. It exists beside that function because it keeps for each value the
 //! source it came from, and because it is linear in the input: folding copies the growing result once per source.
 
-use super::finding::{Finding, Severity};
+use super::finding::Severity;
 use super::items::{FileItem, Items, Owner, UnitItem};
 use super::layer::{Contents, Layer, OwnerLayer};
 use super::validate::{self, Decoder, Report};
-use super::{ignition, path, rule};
-use crate::api::SSH_USER;
+use crate::api::{IgnitionConfig, SSH_USER};
 use serde::Serialize;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Arguments;
 
@@ -329,6 +327,7 @@ fn laid_over<'a>(below: Option<Contents<'a>>, above: Contents<'a>) -> Option<Con
             let below = below.unwrap_or_default();
             Some(Contents {
                 source: below.source,
+                shared: below.shared,
                 compression: above.compression.or(below.compression),
                 hash: above.hash.or(below.hash),
             })
@@ -337,7 +336,7 @@ fn laid_over<'a>(below: Option<Contents<'a>>, above: Contents<'a>) -> Option<Con
 }
 
 /// One config on its own: its items, or its errors, one line each.
-pub(super) fn single(config: &Value) -> (Items, Vec<String>) {
+pub(super) fn single(config: &IgnitionConfig) -> (Items, Vec<String>) {
     let mut decoder = Decoder::default();
     let mut found = Vec::new();
     let layer = validate::config(config, &mut decoder, &mut Report { object: "", at: "", found: &mut found });
@@ -346,11 +345,4 @@ pub(super) fn single(config: &Value) -> (Items, Vec<String>) {
     let items = merged.items(&mut decoder);
     let errors = found.iter().filter(|f| f.severity == Severity::Error);
     (items, errors.map(|f| format!("{}: {}", f.path, f.message)).collect())
-}
-
-/// Asks the specification about the merged result: the last guard, since all that it can find has been looked for above.
-pub(super) fn specification(config: &Value, object: &str) -> Vec<Finding> {
-    let (_, said) = ignition::parse_value(config);
-    let at = |pointer: &str| path::from_pointer("spec.config", pointer);
-    said.errors.into_iter().map(|e| rule::IGNITION.finding(object, at(&e.pointer), e.message)).collect()
 }

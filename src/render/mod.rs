@@ -42,13 +42,14 @@ pub mod story;
 pub mod systemd;
 pub mod validate;
 
-use crate::api::{API_VERSION, ConfigName, MachineConfig, MachineConfigPool, MachineConfigSpec, annotation, label};
+use crate::api::{
+    API_VERSION, ConfigName, IgnitionConfig, MachineConfig, MachineConfigPool, MachineConfigSpec, annotation, label,
+};
 use finding::{Finding, Severity};
 use items::Items;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use layer::Layer;
 use merge::{Merged, Source};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use validate::Decoder;
 
@@ -62,7 +63,7 @@ pub struct Rendered {
     /// Its bytes follow from the set of sources, whatever their order. Contents keep the encoding that their source gives
     /// them, so two sets of sources may have one name and other bytes: an object of that name that is there already is
     /// equal by meaning ([`Items::from_config`] reads the same items from it) and stays as it is.
-    pub config: Value,
+    pub config: IgnitionConfig,
     /// Names of the sources, in order of merge.
     pub sources: Vec<String>,
     /// What a node would have.
@@ -208,9 +209,6 @@ fn laid<'a>(
     found.append(&mut together);
     let items = all_of_them.items(decoder);
     let config = items.to_config();
-    if found.iter().all(|f| f.severity == Severity::Warning) {
-        found.extend(merge::specification(&config, &pool_object));
-    }
     let name = format!("{}{}-{}", ConfigName::PREFIX, pool.name(), items.hash());
     outcome.rendered = Some(Rendered {
         name: name.into(),

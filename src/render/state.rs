@@ -115,8 +115,7 @@ impl State {
 
 /// What a rendered config means, whoever made it.
 pub fn items(config: &MachineConfig) -> Result<Items, Error> {
-    let empty = serde_json::Value::Null;
-    Items::from_config(config.spec.config.as_ref().unwrap_or(&empty)).map_err(|errors| Error::Unreadable {
+    Items::from_config(config.spec.config.clone().unwrap_or_default()).map_err(|errors| Error::Unreadable {
         name: config.name().to_owned(),
         why: errors.into_iter().next().unwrap_or_default(),
     })

@@ -2,7 +2,7 @@ use super::*;
 use crate::api::shipped;
 use base64::Engine as _;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::Digest as _;
 use std::io::Write as _;
 
@@ -71,7 +71,7 @@ fn the_rendered_config_is_explicit_and_sorted() {
         source("00-worker", json!({"ignition": {"version": "3.4.0"}})),
     ]);
     assert_eq!(
-        found.config,
+        found.config.to_value(),
         json!({
             "ignition": {"version": "3.4.0"},
             "passwd": {"users": [{"name": "boot", "sshAuthorizedKeys": [KEY_A, KEY_B]}]},
@@ -297,7 +297,7 @@ fn a_user_without_keys_manages_no_keys() {
     //
     let found = rendered(&[source("10-a", config(&json!({"passwd": {"users": [{"name": "boot"}]}})))]);
     assert_eq!(found.items.keys, None);
-    assert!(found.config.get("passwd").is_none());
+    assert!(found.config.to_value().get("passwd").is_none());
 }
 
 #[test]
@@ -565,6 +565,125 @@ fn any_config() -> impl Strategy<Value = Value> {
     )
 }
 
+/// Configs with known keys and right types only, and values that are right or wrong.
+fn any_plain_config() -> impl Strategy<Value = Value> {
+    let source = prop_oneof![
+        3 => Just("data:,x"),
+        1 => Just("data:;base64,eA=="),
+        1 => Just("data:;base64,eA=\n="),
+        1 => Just("data:;base64,eA="),
+        1 => Just("data:text/plain;a=\"#%zz\",x"),
+        1 => Just("data:text/plain;a=\"#\",x"),
+        1 => Just("data:text/plain;a=\"\u{7f}\",x"),
+        1 => Just("data:,100%"),
+        1 => Just(""),
+        1 => Just("http://x"),
+        1 => Just("data:;base64,H4sIAAAAAAACA0vkAgAfB7wUAgAAAA=="),
+    ];
+    let hash = prop_oneof![
+        Just("sha256-2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"),
+        Just("sha256-0"),
+        Just("md5-0"),
+        Just(""),
+    ];
+    let some = |chance: f64| prop::option::weighted(chance, Just(()));
+    let compression = prop_oneof![Just(""), Just("gzip"), Just("xz")];
+    let contents = (
+        prop::option::weighted(0.9, source),
+        prop::option::weighted(0.1, hash),
+        prop::option::weighted(0.2, compression),
+    )
+        .prop_map(|(source, hash, compression)| {
+            let verification = hash.map(|hash| json!({"hash": hash}));
+            set([("source", source.into()), ("verification", verification.into()), ("compression", compression.into())])
+        });
+    let mode =
+        prop_oneof![4 => Just(420), 1 => Just(0), 1 => Just(644), 1 => Just(0o4755), 1 => Just(-1), 1 => Just(99_999)];
+    let owner =
+        (prop::option::of(0_i64..3), prop::option::weighted(0.2, prop_oneof![Just(""), Just("adm"), Just("a b")]))
+            .prop_map(|(id, name)| set([("id", id.into()), ("name", name.into())]));
+    let path = prop_oneof![
+        4 => "/etc/[a-d](/[ab])?", 1 => Just("/etc/systemd/system/a.service".to_owned()), 1 => Just("/x".to_owned()),
+        1 => Just("etc/x".to_owned()), 1 => Just("/etc/x/".to_owned()), 1 => Just(String::new()),
+    ];
+    let file = (
+        path,
+        prop::option::of(contents),
+        prop::option::of(mode),
+        prop::option::weighted(0.2, owner),
+        prop::option::of(any::<bool>()),
+        some(0.9),
+    )
+        .prop_map(|(path, contents, mode, owner, overwrite, named)| {
+            set([
+                ("path", named.map(|()| path).into()),
+                ("contents", contents.into()),
+                ("mode", mode.into()),
+                ("user", owner.into()),
+                ("overwrite", overwrite.into()),
+            ])
+        });
+    let text = || prop_oneof![3 => Just("[Unit]\n"), 1 => Just(""), 1 => Just("[Service]\nExecStart=/a\n[Install]\nWantedBy=a.target\n"), 1 => Just("x")];
+    let dropin = (
+        prop_oneof![4 => Just("10-a.conf"), 1 => Just("b.conf"), 1 => Just("a/b.conf"), 1 => Just("x")],
+        prop::option::of(text()),
+    )
+        .prop_map(|(name, text)| set([("name", name.into()), ("contents", text.into())]));
+    let name = prop_oneof![4 => Just("a.service"), 2 => Just("b.socket"), 1 => Just("c@.service"), 1 => Just("c@d.service"), 1 => Just("a/b.service"), 1 => Just("x")];
+    let unit = (
+        name,
+        prop::option::of(text()),
+        prop::option::of(any::<bool>()),
+        prop::option::of(any::<bool>()),
+        prop::option::of(prop::collection::vec(dropin, 0..3)),
+    )
+        .prop_map(|(name, text, enabled, mask, dropins)| {
+            set([
+                ("name", name.into()),
+                ("contents", text.into()),
+                ("enabled", enabled.into()),
+                ("mask", mask.into()),
+                ("dropins", dropins.into()),
+            ])
+        });
+    let keys = prop::collection::vec(prop_oneof![2 => Just(KEY_A), 2 => Just(KEY_B), 1 => Just("x")], 0..3);
+    let user = (
+        prop::option::of(Just("boot")),
+        prop::option::of(prop_oneof![3 => Just("boot"), 1 => Just("root")]),
+        prop::option::of(keys),
+    )
+        .prop_map(|(name, user, keys)| {
+            set([("name", name.into()), ("user", user.into()), ("sshAuthorizedKeys", keys.into())])
+        });
+    let lists =
+        (prop::collection::vec(file, 0..3), prop::collection::vec(unit, 0..3), prop::collection::vec(user, 0..3));
+    (lists, some(0.95)).prop_map(|((files, units, users), version)| {
+        let mut config =
+            config(&json!({"storage": {"files": files}, "systemd": {"units": units}, "passwd": {"users": users}}));
+        if version.is_none() {
+            config["ignition"] = json!({});
+        }
+        config
+    })
+}
+
+/// An object of the fields that have a value.
+fn set<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    fields.into_iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// The form of a layer for people, without what says only where its contents are kept.
+fn without_shared(layer: &str) -> String {
+    let mut rest = layer;
+    let mut plain = String::new();
+    while let Some((before, behind)) = rest.split_once(", shared: ") {
+        plain.push_str(before);
+        rest = behind.split_once(", compression: ").map_or("", |(_, behind)| behind);
+        plain.push_str(", compression: ");
+    }
+    plain + rest
+}
+
 proptest! {
     #[test]
     fn nothing_that_is_written_is_worse_than_a_finding(a in any_config(), b in any_config()) {
@@ -575,7 +694,7 @@ proptest! {
         }
         if let Some(rendered) = outcome.rendered {
             prop_assert_eq!(&Items::from_config(&rendered.config).unwrap(), &rendered.items);
-            prop_assert_eq!(Items::from_stored(&rendered.config).unwrap(), rendered.items);
+            prop_assert_eq!(Items::from_stored(&rendered.config.to_value()).unwrap(), rendered.items);
         } else {
             prop_assert_eq!(outcome.findings[0].severity, Severity::Error);
         }
@@ -587,7 +706,7 @@ proptest! {
     #[test]
     fn merging_is_folding_the_specifications_merge(sources in any_sources()) {
         let mut configs = sources.iter().map(|s| {
-            ignition::read_value(&validate_as_specified(s.spec.config.as_ref().unwrap())).unwrap()
+            ignition::read_value(&validate_as_specified(&s.spec.config.as_ref().unwrap().to_value())).unwrap()
         });
         let mut layers = ignition::Layers::new(configs.next().unwrap(), ignition::ContentsRule::Whole);
         for next in configs {
@@ -631,21 +750,80 @@ proptest! {
     fn the_rendered_config_reads_back_and_does_not_depend_on_order(sources in any_sources()) {
         let there = rendered(&sources);
         prop_assert_eq!(&Items::from_config(&there.config).unwrap(), &there.items);
-        prop_assert_eq!(Items::from_stored(&there.config).unwrap(), there.items);
+        prop_assert_eq!(Items::from_stored(&there.config.to_value()).unwrap(), there.items);
         let mut reversed = sources;
         reversed.reverse();
         let back = rendered(&reversed);
-        prop_assert_eq!(back.config.to_string(), there.config.to_string());
+        prop_assert_eq!(text(&back.config), text(&there.config));
         prop_assert_eq!(back.name, there.name);
+    }
+
+    /// The specification is not asked again about what is rendered, nor about sources in which nothing is found.
+    #[test]
+    fn the_specification_has_nothing_to_say_of_what_is_fine(
+        configs in prop::collection::vec(prop_oneof![any_plain_config(), any_config()], 1..4),
+    ) {
+        for config in &configs {
+            let mut found = Vec::new();
+            let source = source("10-a", config.clone());
+            let checked = Checked::new(&source, &mut Decoder::default());
+            found.extend(&checked.findings);
+            if found.is_empty() {
+                let mut plain = config.clone();
+                for user in plain["passwd"]["users"].as_array_mut().into_iter().flatten() {
+                    if let Some(name) = user.as_object_mut().and_then(|user| user.remove("user")) {
+                        user["name"] = name;
+                    }
+                }
+                prop_assert_eq!(specified(&validate_as_specified(&plain)), Vec::<String>::new(), "{}", config);
+            }
+        }
+        let sources: Vec<_> = configs.into_iter().enumerate().map(|(i, c)| source(&format!("{i:02}-x"), c)).collect();
+        if let Some(rendered) = render(&worker(), &sources).rendered {
+            let refused = ignition::parse_value(&rendered.config.to_value()).1.errors;
+            prop_assert_eq!(refused, Vec::new());
+        }
+    }
+
+    /// A config that is kept plain is checked without the walk through its JSON.
+    #[test]
+    fn a_plain_config_is_checked_as_its_json_is(config in prop_oneof![any_plain_config(), any_config()]) {
+        let kept = IgnitionConfig::from(&config);
+        prop_assert_eq!(kept.to_value(), config.clone());
+        let said = |config: &IgnitionConfig| {
+            let (mut found, mut decoder) = (Vec::new(), Decoder::default());
+            let mut report = validate::Report { object: "o", at: "c", found: &mut found };
+            let layer = validate::config(config, &mut decoder, &mut report);
+            (format!("{layer:?}"), found)
+        };
+        // A null is as if it were absent, and keeps the config from being plain.
+        let mut with_null = config.clone();
+        with_null["kernelArguments"] = Value::Null;
+        let other = IgnitionConfig::from(&with_null);
+        prop_assert!(other.plain().is_none());
+        let ((layer, found), (layer_of_json, found_in_json)) = (said(&kept), said(&other));
+        prop_assert_eq!(found, found_in_json);
+        prop_assert_eq!(without_shared(&layer), without_shared(&layer_of_json));
     }
 
     #[test]
     fn rendering_the_rendered_config_again_changes_nothing(sources in any_sources()) {
         let once = rendered(&sources);
-        let twice = rendered(&[source("00-x", once.config.clone())]);
+        let twice = rendered(&[source("00-x", once.config.to_value())]);
         prop_assert_eq!(&once.config, &twice.config);
         prop_assert_eq!(once.name, twice.name);
     }
+}
+
+fn text(config: &IgnitionConfig) -> String {
+    serde_json::to_string(config).unwrap()
+}
+
+/// What the specification refuses in a config, and what it warns of but for units, whose enabling is seen in the whole.
+fn specified(config: &Value) -> Vec<String> {
+    let (_, said) = ignition::parse_value(config);
+    let warnings = said.warnings.into_iter().filter(|entry| !entry.pointer.starts_with("/systemd/units/"));
+    said.errors.into_iter().chain(warnings).map(|entry| format!("{}: {}", entry.pointer, entry.message)).collect()
 }
 
 /// Without nulls, as the specification reads them.

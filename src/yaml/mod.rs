@@ -7,11 +7,13 @@
 mod compose;
 mod emit;
 mod json;
+mod places;
 mod scalar;
 
 pub use emit::Form;
 
 use compose::Budget;
+use places::Places;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,8 +41,17 @@ pub struct Document {
     range: Range<usize>,
     /// Where `range` begins.
     origin: Place,
+    is_json: bool,
     /// Found when first asked for.
-    places: OnceLock<BTreeMap<String, Place>>,
+    places: OnceLock<Located>,
+}
+
+/// Places of fields.
+#[derive(Clone)]
+enum Located {
+    /// By JSON pointer.
+    Yaml(BTreeMap<String, Place>),
+    Json(Places),
 }
 
 /// A key that occurs again in its mapping. The last one counts, as for kubectl, and is hardly what was meant.
@@ -81,24 +92,29 @@ impl Place {
 
 /// All documents of a stream; `List`s are not opened here. One that is wrong makes the whole stream wrong.
 pub fn documents(text: &str) -> Result<Vec<Document>, Error> {
+    documents_of(&Arc::from(text))
+}
+
+/// As [`documents`], of a text that is kept.
+pub fn documents_of(shared: &Arc<str>) -> Result<Vec<Document>, Error> {
+    let text: &str = shared;
     if text.len() > MAX_TEXT {
         let limit = MAX_TEXT >> 20;
         return Err(START.error(&format!("the text is larger than {limit} MiB; split it into several files")));
     }
     let mut budget = Budget(MAX_MEMORY);
-    let shared: Arc<str> = Arc::from(text);
     let mut documents = Vec::new();
-    let mut add = |value: Value, repeated, origin: Place, line, range: Range<usize>| {
+    let mut add = |value: Value, is_json, repeated, origin: Place, line, range: Range<usize>| {
         if !value.is_null() {
-            let text = Arc::clone(&shared);
-            documents.push(Document { value, line, repeated, text, range, origin, places: OnceLock::new() });
+            let text = Arc::clone(shared);
+            documents.push(Document { value, line, repeated, text, range, origin, is_json, places: OnceLock::new() });
         }
     };
 
     let json = json::leading(text, &mut budget)?;
     for (range, value) in json.documents {
         let origin = place_at(text, range.start);
-        add(value, Vec::new(), origin, origin.line, range);
+        add(value, true, Vec::new(), origin, origin.line, range);
     }
     let mut counted = json.end;
     let mut origin = place_at(text, json.end);
@@ -123,9 +139,35 @@ pub fn documents(text: &str) -> Result<Vec<Document>, Error> {
         let composed = compose::compose(chunk, origin, false, &mut budget)
             // What was meant to be JSON is wrong as JSON.
             .map_err(|error| json.error.clone().unwrap_or(error))?;
-        add(composed.value, composed.repeated, origin, origin.line + lines_before_content(chunk), range);
+        add(composed.value, false, composed.repeated, origin, origin.line + lines_before_content(chunk), range);
     }
     Ok(documents)
+}
+
+/// A stream that is one JSON object, for a caller that reads the value itself, which is null here; none of a text that may be
+/// refused for its size, or that is anything else at its beginning.
+pub fn json_object(shared: &Arc<str>) -> Option<Document> {
+    let text = shared.trim_start();
+    if !text.starts_with('{') || shared.len() > MAX_TEXT || json::memory_at_most(text) > MAX_MEMORY {
+        return None;
+    }
+    let start = shared.len() - text.len();
+    let origin = place_at(shared, start);
+    Some(Document {
+        value: Value::Null,
+        line: origin.line,
+        repeated: Vec::new(),
+        text: Arc::clone(shared),
+        range: start..shared.len(),
+        origin,
+        is_json: true,
+        places: OnceLock::new(),
+    })
+}
+
+/// A value of a part of a text of [`json_object`], as it is read there; none when the whole may be refused for it.
+pub fn json_part(value: Value) -> Option<Value> {
+    json::part(value)
 }
 
 /// Text that every YAML 1.1 and 1.2 reader reads back as `value`.
@@ -142,11 +184,18 @@ impl Document {
     /// Where the field at this JSON pointer stands: its key, or the list item; else the nearest one above that has a place.
     pub fn locate(&self, pointer: &str) -> Option<Place> {
         let places = self.places.get_or_init(|| {
+            if self.is_json {
+                return Located::Json(Places::of(&self.text, self.range.start, self.origin));
+            }
+            // The text was read before.
             compose::compose(&self.text[self.range.clone()], self.origin, true, &mut Budget(MAX_MEMORY))
-                .map(|composed| composed.places)
-                // JSON that is no YAML: a tab before a key, say.
-                .unwrap_or_default()
+                .map_or_else(|_| Located::Json(Places::default()), |composed| Located::Yaml(composed.places))
         });
+        let whole = Place { line: self.line, column: 1 };
+        let places = match places {
+            Located::Yaml(places) => places,
+            Located::Json(places) => return Some(places.locate(&self.text, pointer).unwrap_or(whole)),
+        };
         let mut at = pointer;
         loop {
             match places.get(at) {
@@ -156,7 +205,7 @@ impl Document {
             }
             match at.rsplit_once('/') {
                 Some((above, _)) => at = above,
-                None => return Some(places.get("").copied().unwrap_or(Place { line: self.line, column: 1 })),
+                None => return Some(places.get("").copied().unwrap_or(whole)),
             }
         }
     }

@@ -386,6 +386,23 @@ proptest! {
     }
 
     #[test]
+    fn places_in_json_are_those_that_yaml_has(value in any_value(), is_pretty in any::<bool>()) {
+        let value = json!({"top": value, "é\"~/": [1, {}, [], {"a\\b": null}]});
+        let text = if is_pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
+        let text = format!("\n  {} \n", text.unwrap());
+        let document = documents(&text).unwrap().remove(0);
+        prop_assert!(document.is_json);
+        let part = &text[document.range.clone()];
+        // Some escapes of JSON are none of YAML.
+        if let Ok(composed) = compose::compose(part, document.origin, true, &mut Budget(MAX_MEMORY)) {
+            for (pointer, place) in composed.places {
+                prop_assert_eq!(document.locate(&pointer), Some(place), "{} in {}", pointer, text);
+                prop_assert_eq!(document.locate(&format!("{pointer}/none")), Some(place));
+            }
+        }
+    }
+
+    #[test]
     fn places_are_those_of_the_value(value in any_value()) {
         // Each key of an object is on a line that holds it.
         let written = to_string(&json!({"top": value}));

@@ -504,10 +504,10 @@ fn parse(config: &NamedConfig) -> Result<Items, host::Error> {
 /// only be told by the version that named it.
 fn usable(name: &ConfigName, object: MachineConfig) -> Result<(Value, Items), String> {
     let maker = object.metadata.annotations.as_ref().and_then(|a| a.get(annotation::GENERATED_BY)).cloned();
-    let body = object.spec.config.unwrap_or_else(|| json!({}));
+    let body = object.spec.config.unwrap_or_default();
     let items = Items::from_config(&body).map_err(|errors| errors.first().cloned().unwrap_or_default())?;
     if maker.as_deref() == Some(env!("CARGO_PKG_VERSION")) && !name.as_str().ends_with(&items.hash()) {
         return Err("its contents are not those that its name stands for: it was edited".into());
     }
-    Ok((items.to_config(), items))
+    Ok((items.to_config().to_value(), items))
 }

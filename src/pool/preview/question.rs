@@ -144,7 +144,7 @@ pub fn between_rendered(cluster: &Cluster, from: &str, to: &str) -> Result<Quest
         let config = ConfigName::from(name);
         pool_of_config(&config).ok_or_else(|| Error::NoName(name.to_owned()))?;
         let found = cluster.configs.iter().find(|c| c.name() == name).ok_or_else(|| Error::NoConfig(config.clone()))?;
-        let usable = Items::from_config(found.spec.config.as_ref().unwrap_or_default());
+        let usable = Items::from_config(found.spec.config.clone().unwrap_or_default());
         usable.map_err(|errors| Error::Unusable(config, errors.join("; ")))?;
     }
     let (from, to) = (ConfigName::from(from), ConfigName::from(to));

@@ -4,7 +4,7 @@
 use super::collect::{self, Candidate};
 use super::{PoolRendering, Renderer, same_configuration};
 use crate::api::machine_config_pool::{ConfigurationReference, SourceReference};
-use crate::api::{API_VERSION, ConfigName, MachineConfig, MachineConfigPool, annotation, event, label};
+use crate::api::{API_VERSION, ConfigName, IgnitionConfig, MachineConfig, MachineConfigPool, annotation, event, label};
 use crate::pool::cache::one_line;
 use crate::pool::caches::Objects;
 use crate::pool::door::Error;
@@ -327,7 +327,7 @@ fn is_as_rendered(found: &MachineConfig, wanted: &MachineConfig, items: &Items) 
     label(found) == label(wanted) && owner(found) == owner(wanted) && has_items(found, Some(&wanted.spec.config), items)
 }
 
-fn has_items(found: &MachineConfig, written: Option<&Option<Value>>, items: &Items) -> bool {
+fn has_items(found: &MachineConfig, written: Option<&Option<IgnitionConfig>>, items: &Items) -> bool {
     if found.spec.kernel_arguments.as_ref().is_some_and(|a| !a.is_empty()) {
         return false;
     }

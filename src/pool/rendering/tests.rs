@@ -17,7 +17,7 @@ fn fake_render(pool: &MachineConfigPool, all: &[MachineConfig]) -> Outcome {
     let findings = bad.map(|name| finding(name, &Unreadable { labels: BTreeMap::new(), error: "bad".to_owned() }));
     let rendered = Rendered {
         name: format!("rendered-{}-{}", pool.name(), text.join("+")).into(),
-        config: json!({"ignition": {"version": "3.4.0"}}),
+        config: json!({"ignition": {"version": "3.4.0"}}).into(),
         sources,
         items: Items::default(),
         shadowed: Vec::new(),

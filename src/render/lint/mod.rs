@@ -23,7 +23,7 @@ use super::layer::Layer;
 use super::merge::{Merged, Place, Source};
 use super::select;
 use super::validate::Decoder;
-use crate::api::{IGNITION_VERSION, MachineConfig, MachineConfigPool};
+use crate::api::{IGNITION_VERSION, IgnitionConfig, MachineConfig, MachineConfigPool};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All pools and sources, read once. What is invalid is left out: validation has said so.
@@ -118,7 +118,7 @@ impl PoolView<'_> {
 
 impl<'a> SourceView<'a> {
     fn new(config: &'a MachineConfig) -> Self {
-        let readable = |value: &&serde_json::Value| value["ignition"]["version"] == IGNITION_VERSION;
+        let readable = |config: &&IgnitionConfig| config.version() == Some(IGNITION_VERSION);
         let layer = config.spec.config.as_ref().filter(readable).map(Layer::new).unwrap_or_default();
         Self { config, object: format!("MachineConfig/{}", config.name()), layer }
     }

@@ -16,6 +16,9 @@ const PLAIN: [&str; 12] =
 /// The first placeholder of a text, with its line, from 1. Comments are not looked at, nor is a text that is markup or a
 /// script, where brackets are syntax.
 pub(crate) fn in_text(text: &str) -> Option<(usize, &str)> {
+    if !text.contains('<') {
+        return None;
+    }
     let is_markup = ["</", "/>", "<?", "<!"].iter().any(|mark| text.contains(mark));
     if is_markup || text.starts_with("#!") {
         return None;

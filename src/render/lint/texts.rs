@@ -4,9 +4,11 @@ use super::{SourceView, View, in_config, placeholder};
 use crate::render::finding::Finding;
 use crate::render::ignition::{contents, ssh_key};
 use crate::render::layer::Contents;
-use crate::render::rule;
+use crate::render::rule::{self, Rule};
 use crate::render::validate::quoted;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Largest text that is looked into, in bytes, decoded: people write small ones.
 const TEXT_LIMIT: u64 = 256 << 10;
@@ -17,11 +19,40 @@ const CODE_AND_PROSE: [&str; 24] = [
     "md", "rst", "adoc", "html", "xml", "svg",
 ];
 
+/// An item that has a text, in the order in which items are printed.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Named<'a> {
+    /// `UNIT/NAME`.
+    Dropin(String),
+    File(&'a str),
+    Unit(&'a str),
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dropin(name) => write!(f, "drop-in {name}"),
+            Self::File(path) => write!(f, "file {path}"),
+            Self::Unit(name) => write!(f, "unit {name}"),
+        }
+    }
+}
+
+impl Named<'_> {
+    fn ending(&self) -> &str {
+        let name = match self {
+            Self::Dropin(name) => name,
+            Self::File(name) | Self::Unit(name) => *name,
+        };
+        name.rsplit_once('.').map_or("", |(_, ending)| ending)
+    }
+}
+
 /// A text and where it stands.
-struct Text {
-    object: String,
-    path: String,
-    body: String,
+struct Text<'a> {
+    source: &'a SourceView<'a>,
+    at: Where,
+    body: Cow<'a, str>,
 }
 
 pub(super) fn check(view: &View, found: &mut Vec<Finding>) {
@@ -29,7 +60,7 @@ pub(super) fn check(view: &View, found: &mut Vec<Finding>) {
         paths_and_keys(source, found);
     }
     // By item: what two sources say of one can be compared.
-    let mut items: BTreeMap<String, Vec<(usize, Where)>> = BTreeMap::new();
+    let mut items: BTreeMap<Named, Vec<(usize, Where)>> = BTreeMap::new();
     for (number, source) in view.sources.iter().enumerate() {
         for (item, at) in texts_of(source) {
             items.entry(item).or_default().push((number, at));
@@ -45,37 +76,52 @@ pub(super) fn check(view: &View, found: &mut Vec<Finding>) {
 }
 
 /// A text of a source that is not read yet.
+#[derive(Clone, Copy)]
 enum Where {
     File(usize),
     Unit(usize),
     Dropin(usize, usize),
 }
 
-fn texts_of<'s>(source: &'s SourceView) -> impl Iterator<Item = (String, Where)> + 's {
+fn texts_of<'s>(source: &'s SourceView) -> impl Iterator<Item = (Named<'s>, Where)> + 's {
     let files = source.layer.files.iter().enumerate();
-    let files = files.map(|(i, file)| (format!("file {}", file.path), Where::File(i)));
+    let files = files.map(|(i, file)| (Named::File(file.path), Where::File(i)));
     let units = source.layer.units.iter().enumerate().flat_map(|(i, unit)| {
         let dropins = unit.dropins.iter().enumerate();
-        let dropins = dropins.map(move |(j, (name, _))| (format!("drop-in {}/{name}", unit.name), Where::Dropin(i, j)));
-        dropins.chain([(format!("unit {}", unit.name), Where::Unit(i))])
+        let dropins =
+            dropins.map(move |(j, (name, _))| (Named::Dropin(format!("{}/{name}", unit.name)), Where::Dropin(i, j)));
+        dropins.chain([(Named::Unit(unit.name), Where::Unit(i))])
     });
     files.chain(units)
 }
 
 impl Where {
     /// The text; none when there is none, it is no text, or it is too large to be written by hand.
-    fn read(&self, source: &SourceView) -> Option<Text> {
-        let (path, text) = match *self {
-            Self::File(i) => {
-                (format!("storage.files[{i}].contents.source"), decoded(source.layer.files.get(i)?.contents)?)
-            }
-            Self::Unit(i) => (format!("systemd.units[{i}].contents"), source.layer.units.get(i)?.contents?.to_owned()),
+    fn read<'a>(self, source: &'a SourceView) -> Option<Text<'a>> {
+        let body = match self {
+            Self::File(i) => decoded(source.layer.files.get(i)?.contents)?.into(),
+            Self::Unit(i) => source.layer.units.get(i)?.contents?.into(),
             Self::Dropin(i, j) => {
                 let (_, text) = source.layer.units.get(i)?.dropins.get(j)?;
-                (format!("systemd.units[{i}].dropins[{j}].contents"), (*text)?.to_owned())
+                (*text)?.into()
             }
         };
-        Some(Text { object: source.object.clone(), path: in_config(path), body: text })
+        Some(Text { source, at: self, body })
+    }
+
+    /// The field that holds it.
+    fn path(self) -> String {
+        in_config(match self {
+            Self::File(i) => format!("storage.files[{i}].contents.source"),
+            Self::Unit(i) => format!("systemd.units[{i}].contents"),
+            Self::Dropin(i, j) => format!("systemd.units[{i}].dropins[{j}].contents"),
+        })
+    }
+}
+
+impl Text<'_> {
+    fn finding(&self, rule: &'static Rule, message: String) -> Finding {
+        rule.finding(&self.source.object, self.at.path(), message)
     }
 }
 
@@ -86,34 +132,37 @@ fn decoded(contents: Contents) -> Option<String> {
 }
 
 /// What is to say of one text.
-fn one(item: &str, text: &Text, found: &mut Vec<Finding>) {
-    let ending = item.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let left = Some(&text.body).filter(|_| !CODE_AND_PROSE.contains(&ending));
-    if let Some((line, placeholder)) = left.and_then(|body| placeholder::in_text(body)) {
+fn one(item: &Named, text: &Text, found: &mut Vec<Finding>) {
+    let placeholder = placeholder::in_text(&text.body).filter(|_| !CODE_AND_PROSE.contains(&item.ending()));
+    if let Some((line, placeholder)) = placeholder {
         let message = format!("line {line} of {item} still has the placeholder {}", quoted(placeholder));
-        found.push(rule::PLACEHOLDER.finding(&text.object, &text.path, message));
+        found.push(text.finding(&rule::PLACEHOLDER, message));
     }
-    let (all, returns) = (text.body.matches('\n').count(), text.body.matches("\r\n").count());
+    let returns = if text.body.contains('\r') { text.body.matches("\r\n").count() } else { 0 };
     if returns > 0 {
+        let all = text.body.matches('\n').count();
         let message = format!("{returns} of the {all} lines of {item} end in CR LF");
-        found.push(rule::CRLF.finding(&text.object, &text.path, message));
+        found.push(text.finding(&rule::CRLF, message));
     }
 }
 
 /// Texts of one item that are equal but for their line ends.
-fn line_ends(item: &str, texts: &[Text], found: &mut Vec<Finding>) {
-    let mut first: BTreeMap<String, &Text> = BTreeMap::new();
+fn line_ends(item: &Named, texts: &[Text], found: &mut Vec<Finding>) {
+    let mut first: BTreeMap<Cow<str>, &Text> = BTreeMap::new();
     for text in texts.iter().filter(|_| texts.len() > 1) {
-        let plain = text.body.replace("\r\n", "\n");
-        let plain = plain.trim_end_matches('\n');
+        let body: &str = &text.body;
+        let plain = match body.contains('\r').then(|| body.replace("\r\n", "\n")) {
+            Some(plain) => Cow::Owned(plain.trim_end_matches('\n').to_owned()),
+            None => Cow::Borrowed(body.trim_end_matches('\n')),
+        };
         // An empty file and one with an empty line are both written on purpose.
         if plain.is_empty() {
             continue;
         }
-        let before = *first.entry(plain.to_owned()).or_insert(text);
+        let before = *first.entry(plain).or_insert(text);
         if before.body != text.body {
-            let message = format!("{item} differs from that of {} only in its line ends", before.object);
-            found.push(rule::LINE_ENDS_ONLY.finding(&text.object, &text.path, message));
+            let message = format!("{item} differs from that of {} only in its line ends", before.source.object);
+            found.push(text.finding(&rule::LINE_ENDS_ONLY, message));
         }
     }
 }

@@ -145,3 +145,101 @@ fn shipped_sources_are_there_unless_they_were_read() {
     assert_eq!(names(&load(Vec::new())), ["00-master", "00-worker"]);
     assert_eq!(names(&load(vec![input("a", &source("00-worker"))])), ["00-master"]);
 }
+
+/// All that can be seen of an input.
+fn seen(loaded: &Loaded) -> String {
+    let places: Vec<_> = loaded
+        .configs
+        .iter()
+        .map(|config| {
+            let mut finding = rule::FILE_PATH.finding(&format!("MachineConfig/{}", config.name()), "spec.config", "x");
+            loaded.locate(std::slice::from_mut(&mut finding));
+            (finding.line, finding.column)
+        })
+        .collect();
+    let foreign = loaded.foreign::<Value>("Node", &mut Vec::new());
+    format!(
+        "{:?}\n{:?}\n{:?}\n{:?}\n{places:?}\n{foreign:?}\n{:?}",
+        loaded.configs,
+        loaded.pools,
+        loaded.policies,
+        loaded.findings,
+        loaded.origins.keys()
+    )
+}
+
+#[test]
+fn a_json_text_is_read_at_once_as_it_is_read_object_by_object() {
+    let source = |name: &str, config: &str| {
+        format!(
+            "{{\"apiVersion\": \"machineconfiguration.alauda.io/v1alpha1\", \"kind\": \"MachineConfig\", \
+             \"metadata\": {{\"name\": \"{name}\", \"labels\": {{\"a\": \"b\"}}, \"generation\": 1.0}}, \
+             \"spec\": {{\"config\": {config}}}}}"
+        )
+    };
+    let fine =
+        source("10-a", "{\"ignition\": {\"version\": \"3.4.0\"}, \"storage\": {\"files\": [{\"path\": \"/etc/a\"}]}}");
+    let elements = [
+        fine.clone(),
+        source("20-b", "{\"storage\": {\"files\": [{\"path\": 1}]}}"),
+        source("30-c", "null"),
+        source("40-d", "{\"ignition\": {}, \"ignition\": {\"version\": \"3.4.0\"}}"),
+        source("50-e", "{\"storage\": {\"files\": [{\"path\": \"\\u00e9\\ud83d\\ude00\\n\"}]}}"),
+        source("60-f", "{\"storage\": {\"files\": [{\"mode\": 420.0}]}}"),
+        source("", "{}"),
+        source("10-a", "{}"),
+        fine.replace("\"spec\"", "\"status\": {}, \"spec\""),
+        fine.replace("\"spec\"", "\"spec\": {\"kernelArguments\": []}, \"spec\""),
+        fine.replace("\"kind\"", "\"kind\": \"MachineConfigPool\", \"kind\""),
+        fine.replace("v1alpha1", "v1"),
+        fine.replace("{\"name\": \"10-a\"", "{\"name\": 7"),
+        "{\"apiVersion\": \"v1\", \"kind\": \"Node\", \"metadata\": {\"name\": \"n\"}, \"x\": [1.0, -0, 1e3]}"
+            .to_owned(),
+        format!("{{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{}]}}", source("70-g", "{}")),
+        "null".to_owned(),
+        "7".to_owned(),
+        "[\"v\", \"MachineConfig\", {}, {}]".to_owned(),
+        format!("{}{}", "[".repeat(124), "]".repeat(124)),
+        format!("{}{}", "[".repeat(126), "]".repeat(126)),
+        "{\"kind\": \"\\ud800\"}".to_owned(),
+        "1e999".to_owned(),
+        "{".to_owned(),
+    ];
+    let at_once = |text: &str| seen(&load(vec![input("x", text)]));
+    let one_by_one = |text: &str| {
+        let mut loaded = Loaded::default();
+        loaded.keep("x", text.into());
+        loaded.documents("x", &text.into());
+        seen(&loaded)
+    };
+    for one in &elements {
+        assert_eq!(at_once(one), one_by_one(one), "{one}");
+        for other in &elements {
+            for list in [
+                format!("{{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{one}, {other}]}}"),
+                format!(
+                    " {{\"items\": [ {one},\n{other} ], \"metadata\": {{\"x\": 1.0}}, \"kind\": \"MachineConfigList\",\n\
+                         \"apiVersion\": \"machineconfiguration.alauda.io/v1alpha1\"}} \n"
+                ),
+            ] {
+                assert_eq!(at_once(&list), one_by_one(&list), "{list}");
+            }
+        }
+    }
+    for list in [
+        "{}".to_owned(),
+        "{\"items\": []}".to_owned(),
+        "{\"kind\": \"List\", \"apiVersion\": \"v1\", \"items\": []}".to_owned(),
+        "{\"kind\": \"List\", \"apiVersion\": \"v1\", \"items\": {}}".to_owned(),
+        "{\"kind\": \"List\", \"apiVersion\": \"v2\", \"items\": []}".to_owned(),
+        format!("{{\"kind\": \"List\", \"apiVersion\": \"v1\", \"items\": [{fine}]}} {fine}"),
+        format!("{{\"kind\": \"List\", \"apiVersion\": \"v1\", \"items\": [{fine}], \"items\": []}}"),
+        format!("{{\"kind\": \"List\", \"apiVersion\": \"v1\", \"items\": [{fine}]}}x"),
+        format!("{{\"kind\": \"List\", \"apiVersion\": \"v1\", \"items\": [{fine}],}}"),
+        format!("{{\"kind\": \"List\", \"apiVersion\": \"v1\", \"items\": [{fine} {fine}]}}"),
+        format!("{{kind: List, apiVersion: v1, items: [{fine}]}}"),
+        format!("{fine}\n{fine}"),
+    ] {
+        assert_eq!(at_once(&list), one_by_one(&list), "{list}");
+    }
+}

@@ -7,14 +7,14 @@ use crate::render::items::{Content, hex};
 use crate::render::layer::Contents;
 use crate::render::rule;
 use sha2::{Digest as _, Sha512};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt::Arguments;
 
 /// Decodes contents, each once: a source's are looked at when it is checked and again in the merged whole.
 #[derive(Default)]
 pub(in crate::render) struct Decoder {
     /// By place and length of the encoded text, which outlives this: cheaper than by the text itself.
-    seen: BTreeMap<(Option<usize>, usize, bool), Result<Decoded, Error>>,
+    seen: HashMap<(Option<usize>, usize, bool), Result<Decoded, Error>>,
 }
 
 /// What is known of decoded contents.
@@ -34,7 +34,7 @@ impl Decoder {
             let compression = contents.compression.filter(|c| !c.is_empty());
             // Without a source there is nothing to unpack, whatever `compression` says.
             let compression = compression.filter(|_| contents.source.is_some());
-            let (content, bytes) = Content::read(contents.source, compression)?;
+            let (content, bytes) = Content::read(contents.source, contents.shared, compression)?;
             Ok(Decoded { content, secret: secret::find(&bytes) })
         })
     }
@@ -92,6 +92,14 @@ pub(super) fn check(contents: Contents, field: Arguments, decoder: &mut Decoder,
             0
         }
     }
+}
+
+/// Whether a `data:` URL that can be decoded is a URL beyond doubt. The specification's grammar of URLs is stricter than that of
+/// `data:` URLs in what stands before the comma, and knows no line breaks.
+pub(super) fn is_plain_url(source: &str) -> bool {
+    let (header, data) = source.split_once(',').unwrap_or((source, ""));
+    let is_plain = header.bytes().all(|b| b.is_ascii_graphic() && b != b'#' && b != b'"');
+    is_plain && !(header.ends_with(";base64") && data.contains(['\n', '\r']))
 }
 
 /// Compares with `verification.hash`, which describes the decoded bytes. A malformed one is the specification's to refuse.

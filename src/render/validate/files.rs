@@ -4,7 +4,7 @@ use super::contents::{self, Decoder};
 use super::{Report, duplicates, quoted};
 use crate::api::{FORCE_FILE, STATE_DIR};
 use crate::render::items::Content;
-use crate::render::layer::{FileLayer, OwnerLayer};
+use crate::render::layer::{Contents, FileLayer, OwnerLayer};
 use crate::render::path::{is_clean, is_within};
 use crate::render::rule;
 use std::fmt::{Arguments, Display};
@@ -40,6 +40,12 @@ pub(super) fn check(files: &[FileLayer], decoder: &mut Decoder, report: &mut Rep
     }
     let names = files.iter().map(|f| f.path).enumerate().filter(|(_, path)| !path.is_empty());
     duplicates(names, "file", |i| format!("storage.files[{i}].path"), report);
+}
+
+/// Whether the specification may have more to say of a file than is said here.
+pub(super) fn is_for_specification(file: &FileLayer) -> bool {
+    let Contents { source, hash, .. } = file.contents;
+    hash.is_some() || source.map_or(file.overwrite == Some(true), |source| !contents::is_plain_url(source))
 }
 
 /// The files of a config are too large together.

@@ -19,7 +19,8 @@ use super::layer::Layer;
 use super::merge::{Merged, Source};
 use super::rule::Rule;
 use super::{ignition, path, rule, select, shape};
-use crate::api::{IGNITION_VERSION, MachineConfig, MachineConfigPool};
+use crate::api::ignition_config::Plain;
+use crate::api::{IGNITION_VERSION, IgnitionConfig, MachineConfig, MachineConfigPool};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -88,13 +89,37 @@ pub(super) fn source<'a>(
         found.push(rule::KERNEL_ARGUMENTS.finding(object, "spec.kernelArguments", "is not supported yet"));
     }
     match &config.spec.config {
-        Some(value) => self::config(value, decoder, &mut Report { object, at: "spec.config", found }),
+        Some(config) => self::config(config, decoder, &mut Report { object, at: "spec.config", found }),
         None => Layer::default(),
     }
 }
 
 /// Checks a config on its own. Nothing comes back of one of another version: it cannot be read.
-pub(super) fn config<'a>(value: &'a Value, decoder: &mut Decoder, report: &mut Report) -> Layer<'a> {
+pub(super) fn config<'a>(config: &'a IgnitionConfig, decoder: &mut Decoder, report: &mut Report) -> Layer<'a> {
+    match (config.plain(), config.other()) {
+        (Some(plain), _) if plain.version() == Some(IGNITION_VERSION) => self::plain(plain, decoder, report),
+        (_, Some(value)) => self::other(value, decoder, report),
+        _ => {
+            self::other(&config.to_value(), decoder, report);
+            Layer::default()
+        }
+    }
+}
+
+/// Checks a config of the right version that has only known keys and right types.
+fn plain<'a>(plain: &'a Plain, decoder: &mut Decoder, report: &mut Report) -> Layer<'a> {
+    let before = report.found.len();
+    let layer = Layer::of_plain(plain);
+    self::layer(&layer, decoder, report);
+    // Of what is fine here, the specification has no more to say: a property test holds both together.
+    if report.found.len() > before || layer.files.iter().any(files::is_for_specification) {
+        specification(&plain.to_value(), report);
+    }
+    layer
+}
+
+/// Checks a config of any shape.
+fn other<'a>(value: &'a Value, decoder: &mut Decoder, report: &mut Report) -> Layer<'a> {
     // absent, null and {} are alike, and so is an object of nothing.
     if matches!(value, Value::Null) || value.as_object().is_some_and(serde_json::Map::is_empty) {
         return Layer::default();
@@ -103,18 +128,23 @@ pub(super) fn config<'a>(value: &'a Value, decoder: &mut Decoder, report: &mut R
         return Layer::default();
     }
     let typed = shape::walk(value, &shape::CONFIG, report.object, report.at, report.found);
-    let layer = Layer::new(value);
-    files::check(&layer.files, decoder, report);
-    units::check(&layer.units, report);
-    keys::check(&layer.users, report);
-    let mut alone = Merged::default();
-    alone.lay(Source { object: report.object.to_owned(), at: report.at }, &layer);
-    whole(&alone, false, decoder, report.found);
+    let layer = Layer::of_value(value);
+    self::layer(&layer, decoder, report);
     // A value of the wrong type is as if it were absent until here: all slips are shown at once.
     if typed {
         specification(value, report);
     }
     layer
+}
+
+/// Checks what a config says.
+fn layer(layer: &Layer, decoder: &mut Decoder, report: &mut Report) {
+    files::check(&layer.files, decoder, report);
+    units::check(&layer.units, report);
+    keys::check(&layer.users, report);
+    let mut alone = Merged::default();
+    alone.lay(Source { object: report.object.to_owned(), at: report.at }, layer);
+    whole(&alone, false, decoder, report.found);
 }
 
 /// Whether the config is of the one version that is read. Of another version nothing else is looked at: its keys mean

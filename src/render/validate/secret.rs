@@ -53,28 +53,40 @@ pub(in crate::render) fn find(bytes: &[u8]) -> Option<Secret> {
         Err(error) if error.error_len().is_none() => std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()?,
         Err(_) => return bytes.windows(KEY_MARK.len()).any(|w| w == KEY_MARK.as_bytes()).then_some(Secret::PrivateKey),
     };
-    if text.contains(KEY_MARK) || text.contains("PRIVATE KEY BLOCK-----") {
+    if bytes.contains(&b'-') && (text.contains(KEY_MARK) || text.contains("PRIVATE KEY BLOCK-----")) {
         return Some(Secret::PrivateKey);
     }
     if text.contains('\0') {
         return None;
     }
-    let found: Vec<Secret> = text.lines().filter(|line| !is_comment(line)).filter_map(in_line).collect();
+    let lines = text.lines().filter(|line| may_tell(line) && !is_comment(line));
+    let found: Vec<Secret> = lines.filter_map(in_line).collect();
     [Secret::Token, Secret::Password].into_iter().find(|kind| found.contains(kind))
 }
 
+/// Whether a line is worth a closer look: it is long enough for a token, or has a mark behind a name or a login.
+fn may_tell(line: &str) -> bool {
+    line.len() >= SHORTEST_TOKEN || line.bytes().any(|b| matches!(b, b'=' | b':' | b'@'))
+}
+
 fn is_comment(line: &str) -> bool {
-    let line = line.trim_start();
-    ["#", ";", "//", "--", "<!--"].iter().any(|mark| line.starts_with(mark))
+    let line = line.trim_start().as_bytes();
+    matches!(line, [b'#' | b';', ..] | [b'/', b'/', ..] | [b'-', b'-', ..] | [b'<', b'!', b'-', b'-', ..])
 }
 
 fn in_line(line: &str) -> Option<Secret> {
-    if line.split(|c: char| !is_token_char(c)).any(has_token_form) {
+    // Most lines are: no token is as short as the shortest of these.
+    if line.len() >= SHORTEST_TOKEN && line.split(|c: char| !is_token_char(c)).any(has_token_form) {
         return Some(Secret::Token);
     }
     let after_name = |at: usize| named(&line[..at], &line[at + 1..]);
-    let by_name = line.match_indices(['=', ':']).find_map(|(at, _)| after_name(at));
-    by_name.or_else(|| in_url(line).then_some(Secret::Password))
+    let mark_from = |from: usize| {
+        let rest = &line.as_bytes()[from..];
+        rest.iter().position(|b| matches!(b, b'=' | b':')).map(|at| from + at)
+    };
+    let mut marks = std::iter::successors(mark_from(0), |at| mark_from(at + 1));
+    let by_name = marks.find_map(after_name);
+    by_name.or_else(|| (line.as_bytes().contains(&b'@') && in_url(line)).then_some(Secret::Password))
 }
 
 fn is_token_char(c: char) -> bool {
@@ -118,6 +130,10 @@ fn has_token_form(word: &str) -> bool {
 /// A secret by the name before `=` or `:`, `before`, and the value behind it.
 fn named(before: &str, after: &str) -> Option<Secret> {
     let before = before.trim_end().trim_end_matches(['"', '\'']);
+    // All names end in one of these; most others do not.
+    if !matches!(before.bytes().last(), Some(b'd' | b'D' | b'e' | b'E' | b'n' | b'N' | b't' | b'T' | b'y' | b'Y')) {
+        return None;
+    }
     let ends_with = |name: &str| {
         let at = before.len().checked_sub(name.len())?;
         before.get(at..).filter(|end| end.eq_ignore_ascii_case(name)).map(|_| at)

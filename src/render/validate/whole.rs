@@ -71,6 +71,7 @@ fn paths(merged: &Merged, found: &mut Vec<Finding>) {
             add(merged, place, &field(), &rule::FILE_PARENT, message, found);
         }
     };
+    let nested = any_nested(merged.files.keys().copied().chain(written.keys().map(String::as_str)).collect());
     for (path, file) in &merged.files {
         if let Some(other) = written.get(*path) {
             let rule = if other.keys { &rule::KEYS_FILE } else { &rule::UNIT_FILE };
@@ -78,11 +79,30 @@ fn paths(merged: &Merged, found: &mut Vec<Finding>) {
             let message = format!("{} is written by the {}{by}, too", quoted(path), other.what);
             add(merged, file.last, &file_field(file.last), rule, message, found);
         }
-        below(path, file.last, &|| file_field(file.last), found);
+        if nested {
+            below(path, file.last, &|| file_field(file.last), found);
+        }
     }
-    for (path, item) in &written {
+    for (path, item) in written.iter().filter(|_| nested) {
         below(path, item.place, &|| item.field.clone(), found);
     }
+}
+
+/// Whether one of these lies below another. Seen in one pass, since all that begins with a path follows it in their order.
+#[expect(clippy::stable_sort_primitive, reason = "two lists that are in order are merged in one pass")]
+fn any_nested(mut paths: Vec<&str>) -> bool {
+    paths.sort();
+    let mut before: Vec<&str> = Vec::new();
+    for path in paths.into_iter().filter(|path| !path.is_empty()) {
+        while before.last().is_some_and(|begin| !path.starts_with(begin)) {
+            before.pop();
+        }
+        if before.iter().any(|begin| path[begin.len()..].starts_with('/')) {
+            return true;
+        }
+        before.push(path);
+    }
+    false
 }
 
 /// Paths that are written for units and keys.

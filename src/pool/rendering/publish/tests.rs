@@ -40,10 +40,13 @@ impl Scene {
     fn source(&self, name: &str, text: &str) {
         let mut source = shipped::sources().remove(1);
         source.metadata.name = Some(name.to_owned());
-        source.spec.config = Some(json!({
-            "ignition": {"version": "3.4.0"},
-            "storage": {"files": [{"path": "/etc/x", "mode": 420, "contents": {"source": format!("data:,{text}")}}]}
-        }));
+        source.spec.config = Some(
+            json!({
+                "ignition": {"version": "3.4.0"},
+                "storage": {"files": [{"path": "/etc/x", "mode": 420, "contents": {"source": format!("data:,{text}")}}]}
+            })
+            .into(),
+        );
         self.api.state().put(&config_path(name), serde_json::to_value(&source).unwrap());
     }
 
@@ -297,7 +300,10 @@ async fn r_014_unused_configs_go_and_used_ones_stay_whatever_the_caches_say() {
 fn contents_are_held_against_the_name_only_for_our_own_version() {
     let mut config = MachineConfig {
         metadata: ObjectMeta { name: Some("rendered-worker-0".to_owned()), ..ObjectMeta::default() },
-        spec: MachineConfigSpec { config: Some(json!({"ignition": {"version": "3.4.0"}})), kernel_arguments: None },
+        spec: MachineConfigSpec {
+            config: Some(json!({"ignition": {"version": "3.4.0"}}).into()),
+            kernel_arguments: None,
+        },
     };
     let made_by = |version: &str| Some([(annotation::GENERATED_BY.to_owned(), version.to_owned())].into());
     config.metadata.annotations = made_by("0.0.0");
