@@ -14,7 +14,9 @@ mod sources;
 use anyhow::{Context as _, bail, ensure};
 use mcx::api::{MachineConfigPool, NAMESPACE};
 use mcx::pool::preview::{self, question};
+use mcx::render::finding::{Finding, Severity};
 use mcx::render::load::{self, Input, Loaded};
+use mcx::render::rule;
 use mcx::{render, review};
 use serde_json::Value;
 use std::fs;
@@ -138,7 +140,9 @@ fn render(text: &str) -> anyhow::Result<()> {
 fn validate(text: &str) -> anyhow::Result<()> {
     let loaded = read(black_box(text));
     let said = black_box(review::review(&loaded));
-    ensure!(said.errors == 0, "the sources are refused: {:?}", said.findings.first());
+    // The larger of the two inputs is beyond what an API server takes, and is told so.
+    let is_refused = |finding: &Finding| finding.severity == Severity::Error && finding.rule != rule::RENDERED_SIZE.id;
+    ensure!(!said.findings.iter().any(|f| is_refused(f)), "the sources are refused: {:?}", said.findings.first());
     Ok(())
 }
 
