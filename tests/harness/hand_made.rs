@@ -38,11 +38,13 @@ impl<'a> HandMade<'a> {
             made.ready(name, true);
         }
         // Until then the control plane has something of its own to write to the Nodes.
-        rig.eventually(STEP, "the Nodes are no longer tainted as not ready", || {
-            let taints =
-                |name: &&str| rig.get(&format!("{NODES}/{name}")).map(|node| node["spec"]["taints"].to_string());
-            let tainted = names.iter().filter_map(taints).find(|taints| taints.contains("node.kubernetes.io/"));
-            tainted.map_or(Ok(()), Err)
+        rig.eventually(STEP, "the controller manager is through with the Nodes", || {
+            let nodes = names.iter().filter_map(|name| rig.get(&format!("{NODES}/{name}")));
+            let seen = |node: &Value| {
+                let tainted = node["spec"]["taints"].to_string().contains("node.kubernetes.io/");
+                !tainted && node["metadata"]["annotations"]["node.alpha.kubernetes.io/ttl"].is_string()
+            };
+            nodes.map(|node| if seen(&node) { Ok(()) } else { Err(node.to_string()) }).collect::<Result<(), _>>()
         });
         let (client, names) = (rig.client.clone(), names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
         let handle = rig.runtime.handle().clone();
