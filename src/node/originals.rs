@@ -233,13 +233,11 @@ impl<'a> Originals<'a> {
 
     /// Sets or drops them.
     pub(super) fn set_links(&self, links: Option<&Enablement>) -> Result<(), Error> {
-        match links {
-            Some(links) => self.write(LINKS, KIND_ENABLEMENT, links),
-            None => {
-                let at = format!("{STATE_DIR}/originals/{LINKS}");
-                self.place(LINKS)?.remove().map_err(Error::file("remove", &at))
-            }
+        if let Some(links) = links {
+            return self.write(LINKS, KIND_ENABLEMENT, links);
         }
+        let at = format!("{STATE_DIR}/originals/{LINKS}");
+        self.place(LINKS)?.remove().map_err(Error::file("remove", &at))
     }
 
     /// Directories that mcx made.
