@@ -60,7 +60,8 @@ fn sweep(kind: Kind, stride: usize, sample: usize) {
     let runs = vec![Wish::config(&new()), Wish::withdraw()];
     let recording = Recording::new(kind, start, vec![], runs, Neighbour::Quiet, None);
     let stride = if soak() { stride } else { recording.log.len() / sample };
-    let tally = judge(&recording, &bare.tree, &Known::default(), recording.states(strided(&recording, 0, stride)), false);
+    let tally =
+        judge(&recording, &bare.tree, &Known::default(), recording.states(strided(&recording, 0, stride)), false);
     let events = recording.log.len();
     let flushes = recording.log.iter().filter(|event| matches!(event, Event::Flush)).count();
     eprintln!("{kind:?}: {events} events, {flushes} flushes, each {stride}th: {tally}, {:.0?}", since.elapsed());
@@ -91,7 +92,8 @@ fn undone(kind: Kind) {
     let bare = Bare::new(kind);
     let update = vec![Wish::config(&new())];
     let recording = Recording::new(kind, bare.image.clone(), vec![], update, Neighbour::Quiet, None);
-    let is_journal = |call: &sysfault::Call| call.name.starts_with("rename") && call.path == "/var/lib/mcx/journal.json";
+    let is_journal =
+        |call: &sysfault::Call| call.name.starts_with("rename") && call.path == "/var/lib/mcx/journal.json";
     let begins_to_switch = recording.calls[0].iter().enumerate().filter(|(_, call)| is_journal(call)).nth(1).unwrap().0;
     let at = recording.event_of(0, begins_to_switch);
     let cut = |recording: &Recording, at| {
@@ -129,7 +131,8 @@ fn what_was_staged_for_an_update_that_was_undone_does_not_come_back_on_btrfs() {
 /// A config of some items, of every kind.
 fn any_config(random: &mut Random) -> Value {
     let mut files = Vec::new();
-    for path in ["/etc/a.conf", "/etc/b.conf", "/etc/pipe", "/etc/setuid", "/etc/new/dir/c.conf", "/opt/d/e", "/etc/f"] {
+    for path in ["/etc/a.conf", "/etc/b.conf", "/etc/pipe", "/etc/setuid", "/etc/new/dir/c.conf", "/opt/d/e", "/etc/f"]
+    {
         if random.below(5) < 3 {
             let sizes = [0, 10, 600, 4096, 9000];
             let text = format!("{:016x}", random.next()).repeat(sizes[random.below(sizes.len())] / 16 + 1);
@@ -138,7 +141,8 @@ fn any_config(random: &mut Random) -> Value {
     }
     let mut units = Vec::new();
     if random.below(2) == 0 {
-        let contents = format!("[Service]\nExecStart=/bin/echo {}\n[Install]\nWantedBy=multi-user.target\n", random.below(9));
+        let contents =
+            format!("[Service]\nExecStart=/bin/echo {}\n[Install]\nWantedBy=multi-user.target\n", random.below(9));
         units.push(json!({"name": "app.service", "contents": contents, "enabled": random.below(2) == 0}));
     }
     if random.below(2) == 0 {
@@ -182,10 +186,13 @@ fn random_cuts(kind: Kind, rounds: usize, sample: usize) {
         points.sort_by_key(|point| point.at);
         let tally = judge(&recording, &bare.tree, &Known::default(), recording.states(points.clone()), false);
         sum.add(&format!("round {round}, {neighbour:?}"), tally);
-        if let Some(cut) = recording.states(points).nth(random.below(CUTS)).filter(|cut| cut.run < recording.runs.len()) {
+        if let Some(cut) = recording.states(points).nth(random.below(CUTS)).filter(|cut| cut.run < recording.runs.len())
+        {
             let life = Bench::new(kind).with(&cut.image, |root| Life::of(root)).unwrap().unwrap();
             let mut earlier = recording.earlier.clone();
-            earlier.extend([&recording.lives[cut.run], &recording.lives[cut.run + 1], &life].map(|life| life.tree.clone()));
+            earlier.extend(
+                [&recording.lives[cut.run], &recording.lives[cut.run + 1], &life].map(|life| life.tree.clone()),
+            );
             left = life.stage.is_some().then_some((cut.image, earlier));
         }
     }

@@ -216,8 +216,7 @@ fn a_daemon_that_is_killed_anywhere_is_gone_on_from_by_the_next() {
 /// The disk refuses from some call on, for good: the node says so, with a path, and goes on when it does not any more.
 #[test]
 fn a_disk_that_refuses_is_a_reason_with_a_path_until_it_does_not() {
-    const ERRORS: [Errno; 6] =
-        [Errno::ENOSPC, Errno::EIO, Errno::EROFS, Errno::EDQUOT, Errno::EACCES, Errno::EMFILE];
+    const ERRORS: [Errno; 6] = [Errno::ENOSPC, Errno::EIO, Errno::EROFS, Errno::EDQUOT, Errno::EACCES, Errno::EMFILE];
     for scenario in Scenario::all() {
         let counts = Counts::default();
         let few = sample(&scenario.calls, 167);

@@ -109,8 +109,7 @@ fn parts(offset: u64, size: usize) -> impl Iterator<Item = Part> {
         let at = offset + done as u64;
         let begin = usize::try_from(at % BLOCK as u64).unwrap();
         let count = (BLOCK - begin).min(size - done);
-        let part =
-            Part { number: at / BLOCK as u64, of_block: begin..begin + count, of_bytes: done..done + count };
+        let part = Part { number: at / BLOCK as u64, of_block: begin..begin + count, of_bytes: done..done + count };
         done += count;
         (count > 0).then_some(part)
     })

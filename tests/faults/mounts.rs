@@ -61,7 +61,10 @@ impl Kind {
             // Nothing is left for the kernel to make later, by itself.
             Self::Ext4 | Self::Ext4Plain => {
                 let all_now = "lazy_itable_init=0,lazy_journal_init=0".as_ref();
-                run("mke2fs", &["-q".as_ref(), "-t".as_ref(), "ext4".as_ref(), "-E".as_ref(), all_now, path.as_os_str()])
+                run(
+                    "mke2fs",
+                    &["-q".as_ref(), "-t".as_ref(), "ext4".as_ref(), "-E".as_ref(), all_now, path.as_os_str()],
+                )
             }
             Self::Xfs => run("mkfs.xfs", &["-q".as_ref(), path.as_os_str()]),
             Self::Btrfs => run("mkfs.btrfs", &["-q".as_ref(), path.as_os_str()]),

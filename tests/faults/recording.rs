@@ -56,7 +56,11 @@ impl Wish {
         let output = Command::new(&arguments[0]).args(&arguments[1..]).output().unwrap();
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let last = arguments.last().unwrap().display();
-        if output.status.success() { Ok(()) } else { Err(format!("mcx apply … {last}: {}: {out}{err}", output.status)) }
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(format!("mcx apply … {last}: {}: {out}{err}", output.status))
+        }
     }
 }
 
@@ -323,8 +327,8 @@ impl Promised {
     fn returned(&mut self) {
         let Some(Call { name, path }) = self.calling.take() else { return };
         match name.as_str() {
-            "rename" | "renameat" | "renameat2" | "unlink" | "unlinkat" | "rmdir" | "symlink" | "symlinkat" | "mkdir"
-            | "mkdirat" => {
+            "rename" | "renameat" | "renameat2" | "unlink" | "unlinkat" | "rmdir" | "symlink" | "symlinkat"
+            | "mkdir" | "mkdirat" => {
                 *self.changes.entry(path.clone()).or_default() += 1;
                 let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
                 self.open.entry(if folder.is_empty() { "/" } else { folder }.to_owned()).or_default().insert(path);

@@ -61,7 +61,7 @@ struct Outcome {
 /// After how many power cuts it says how far it is.
 const TOLD: usize = 200;
 /// Threads for each processor: most of the time each waits for a program that it has started.
-const THREADS: usize = 4;
+const THREADS: usize = 2;
 
 /// Judges all states.
 ///
@@ -204,9 +204,10 @@ fn bring_to_an_end(root: &Path, wish: &Wish, target: &Tree, bare: &Tree, digest:
 
 fn differ<'a>(found: &'a Tree, expected: &'a Tree) -> impl Iterator<Item = String> + 'a {
     let paths: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
-    paths.into_iter().filter(|path| found.get(*path) != expected.get(*path)).map(|path| {
-        format!("{path}: found {}, expected {}", short(found, path), short(expected, path))
-    })
+    paths
+        .into_iter()
+        .filter(|path| found.get(*path) != expected.get(*path))
+        .map(|path| format!("{path}: found {}, expected {}", short(found, path), short(expected, path)))
 }
 
 fn short(tree: &Tree, path: &str) -> String {
@@ -261,9 +262,9 @@ fn contradicts(before: &Life, after: &Life, state: &State, life: &Life) -> Vec<S
         let paths: BTreeSet<&String> = life.tree.keys().chain(whole.tree.keys()).collect();
         let is_folder = |path: &str| [&life.tree, &whole.tree].iter().any(|t| t.get(path).is_some_and(|e| e.0 == 'd'));
         // Folders come early and go late.
-        let others = paths.into_iter().filter(|path| {
-            life.tree.get(*path) != whole.tree.get(*path) && !is_staged(path) && !is_folder(path)
-        });
+        let others = paths
+            .into_iter()
+            .filter(|path| life.tree.get(*path) != whole.tree.get(*path) && !is_staged(path) && !is_folder(path));
         wrong.extend(others.map(|path| format!("against the journal: {path}: found {}", short(&life.tree, path))));
     }
     wrong
