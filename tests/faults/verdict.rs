@@ -61,7 +61,7 @@ struct Outcome {
 /// After how many power cuts it says how far it is.
 const TOLD: usize = 200;
 /// Threads for each processor: most of the time each waits for a program that it has started.
-const THREADS: usize = 4;
+const THREADS: usize = 2;
 
 /// Judges all states.
 ///
