@@ -40,6 +40,9 @@ _mcx() {
             mcx,explain)
                 cmd="mcx__subcmd__explain"
                 ;;
+            mcx,guard)
+                cmd="mcx__subcmd__guard"
+                ;;
             mcx,host-exec)
                 cmd="mcx__subcmd__host__subcmd__exec"
                 ;;
@@ -86,7 +89,7 @@ _mcx() {
 
     case "${cmd}" in
         mcx)
-            opts="-h -V --help --version new validate render plan diff explain cat apply controller daemon crds completions man reference host-exec"
+            opts="-h -V --help --version new validate render plan diff explain cat apply controller daemon crds completions man reference host-exec guard"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -262,7 +265,7 @@ _mcx() {
             return 0
             ;;
         mcx__subcmd__daemon)
-            opts="-h -V --root --node-name --kubeconfig --listen --sweep --watch-time --log-format --log --help --version"
+            opts="-h -V --root --node-name --kubeconfig --listen --sweep --watch-time --guard-timeout --kubelet-healthz --log-format --log --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -289,6 +292,14 @@ _mcx() {
                     return 0
                     ;;
                 --watch-time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --guard-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kubelet-healthz)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -386,6 +397,32 @@ _mcx() {
                     ;;
                 -o)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mcx__subcmd__guard)
+            opts="-h -V --root --log-format --log --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

@@ -41,6 +41,7 @@ complete -c mcx -n "__fish_mcx_needs_command" -f -a "completions" -d 'Print a sc
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "man" -d 'Write manual pages'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "reference" -d 'Write the reference pages'
 complete -c mcx -n "__fish_mcx_needs_command" -f -a "host-exec" -d 'Run a command inside a node\'s root (used by the daemon)'
+complete -c mcx -n "__fish_mcx_needs_command" -f -a "guard" -d 'Undo an update that takes its node away from its cluster (run by a unit that the daemon leaves)'
 complete -c mcx -n "__fish_mcx_using_subcommand new; and not __fish_seen_subcommand_from file unit dropin ssh tree policy" -s h -l help -d 'Print help'
 complete -c mcx -n "__fish_mcx_using_subcommand new; and not __fish_seen_subcommand_from file unit dropin ssh tree policy" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand new; and not __fish_seen_subcommand_from file unit dropin ssh tree policy" -f -a "file" -d 'A file on the nodes'
@@ -183,6 +184,8 @@ complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l kubeconfig -d 'Kubeco
 complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l listen -d 'Address of /metrics, /healthz and /readyz' -r
 complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l sweep -d 'Compare the whole disk this often, besides every event' -r
 complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l watch-time -d 'Watch units for this long after the last action' -r
+complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l guard-timeout -d 'Undo an update whose actions left the node without its kubelet or the API server for this long' -r
+complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l kubelet-healthz -d 'Address at which the kubelet serves /healthz' -r
 complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l log-format -d 'Form of log lines' -r -f -a "text\t'For people'
 json\t'One JSON object a line'"
 complete -c mcx -n "__fish_mcx_using_subcommand daemon" -l log -d 'What to log: a level, or `module=level` pairs as in `RUST_LOG`' -r
@@ -198,3 +201,9 @@ complete -c mcx -n "__fish_mcx_using_subcommand reference" -s h -l help -d 'Prin
 complete -c mcx -n "__fish_mcx_using_subcommand reference" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand host-exec" -s h -l help -d 'Print help'
 complete -c mcx -n "__fish_mcx_using_subcommand host-exec" -s V -l version -d 'Print version'
+complete -c mcx -n "__fish_mcx_using_subcommand guard" -l root -d 'The node\'s root directory' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand guard" -l log-format -d 'Form of log lines' -r -f -a "text\t'For people'
+json\t'One JSON object a line'"
+complete -c mcx -n "__fish_mcx_using_subcommand guard" -l log -d 'What to log: a level, or `module=level` pairs as in `RUST_LOG`' -r
+complete -c mcx -n "__fish_mcx_using_subcommand guard" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mcx -n "__fish_mcx_using_subcommand guard" -s V -l version -d 'Print version'

@@ -305,6 +305,8 @@ _arguments "${_arguments_options[@]}" : \
 '--listen=[Address of /metrics, /healthz and /readyz]:ADDR:_default' \
 '--sweep=[Compare the whole disk this often, besides every event]:TIME:_default' \
 '--watch-time=[Watch units for this long after the last action]:TIME:_default' \
+'--guard-timeout=[Undo an update whose actions left the node without its kubelet or the API server for this long]:TIME:_default' \
+'--kubelet-healthz=[Address at which the kubelet serves /healthz]:ADDR:_default' \
 '--log-format=[Form of log lines]:FORMAT:((text\:"For people"
 json\:"One JSON object a line"))' \
 '--log=[What to log\: a level, or \`module=level\` pairs as in \`RUST_LOG\`]:FILTER:_default' \
@@ -361,6 +363,18 @@ _arguments "${_arguments_options[@]}" : \
 '*::argv -- The command and its arguments, after `--`:_default' \
 && ret=0
 ;;
+(guard)
+_arguments "${_arguments_options[@]}" : \
+'--root=[The node'\''s root directory]:DIR:_files' \
+'--log-format=[Form of log lines]:FORMAT:((text\:"For people"
+json\:"One JSON object a line"))' \
+'--log=[What to log\: a level, or \`module=level\` pairs as in \`RUST_LOG\`]:FILTER:_default' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+&& ret=0
+;;
         esac
     ;;
 esac
@@ -384,6 +398,7 @@ _mcx_commands() {
 'man:Write manual pages' \
 'reference:Write the reference pages' \
 'host-exec:Run a command inside a node'\''s root (used by the daemon)' \
+'guard:Undo an update that takes its node away from its cluster (run by a unit that the daemon leaves)' \
     )
     _describe -t commands 'mcx commands' commands "$@"
 }
@@ -426,6 +441,11 @@ _mcx__subcmd__diff_commands() {
 _mcx__subcmd__explain_commands() {
     local commands; commands=()
     _describe -t commands 'mcx explain commands' commands "$@"
+}
+(( $+functions[_mcx__subcmd__guard_commands] )) ||
+_mcx__subcmd__guard_commands() {
+    local commands; commands=()
+    _describe -t commands 'mcx guard commands' commands "$@"
 }
 (( $+functions[_mcx__subcmd__host-exec_commands] )) ||
 _mcx__subcmd__host-exec_commands() {

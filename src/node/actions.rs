@@ -8,6 +8,7 @@ use super::disk::Disk;
 use super::host::{Error, Host, Output};
 use super::journal::{Journal, Stage};
 use super::machine::finished_actions;
+use super::units::{Body, body};
 use crate::change::Action;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -76,7 +77,19 @@ pub async fn run(disk: &Disk, mut journal: Journal, watch: Duration) -> Outcome 
             if let Err(error) = disk.write_journal(&journal) {
                 return Outcome::Unrecorded(journal, error);
             }
-            if let Err(text) = act(host, &action).await {
+            let stopped = match action {
+                Action::DaemonReload => stop_what_is_gone(host, &journal).await,
+                _ => Ok(()),
+            };
+            let acted = match stopped {
+                Ok(()) => act(host, &action).await,
+                Err(text) if undoing => {
+                    notes.push(text);
+                    act(host, &action).await
+                }
+                Err(text) => Err(text),
+            };
+            if let Err(text) = acted {
                 if !undoing {
                     return Outcome::Failed(journal, text);
                 }
@@ -107,6 +120,23 @@ pub async fn run(disk: &Disk, mut journal: Journal, watch: Duration) -> Outcome 
         Ok(()) => Outcome::Done(journal),
         Err(error) => Outcome::Unrecorded(journal, error),
     }
+}
+
+/// Stops the units of actions to come whose files are gone, while systemd still knows how: with the daemon-reload it
+/// forgets their `ExecStop=`, and what only that takes back (a firewall rule, an address) would stay.
+async fn stop_what_is_gone(host: &Host, journal: &Journal) -> Result<(), String> {
+    if !host.has_systemd() {
+        return Ok(());
+    }
+    for entry in journal.actions.iter().filter(|entry| !entry.done) {
+        if let Action::Reload(unit) | Action::Restart(unit) = &entry.action
+            && matches!(body(host.root(), unit, false).map_err(|e| one_line(&e))?, Body::Missing | Body::Masked)
+        {
+            tracing::info!(unit, "its file goes: stopping it first");
+            stop(host, unit).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Carries out one action. The error is for people.

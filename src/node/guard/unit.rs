@@ -30,7 +30,8 @@ fn link() -> String {
     format!("{WANTS_DIR}/{GUARD_UNIT}")
 }
 
-/// The unit's file. Through a shell, since where SELinux enforces systemd itself may not execute what lies in `/var/lib`.
+/// The unit's file. Through a shell, since where `SELinux` enforces, systemd itself may not execute what lies in
+/// `/var/lib`.
 fn text() -> String {
     let binary = binary();
     format!(

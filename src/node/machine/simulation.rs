@@ -303,7 +303,7 @@ impl World {
         if let Some(j) = &journal {
             seen.observe(j);
         }
-        let now = self.clock - since;
+        let now = self.clock.saturating_sub(since);
         let step = course::next(journal.as_ref(), &self.boot_id(), &seen.watched, now);
         let locked = self.process.is_some();
         match step {
