@@ -294,7 +294,7 @@ fn print_unless_refused(findings: &[Finding], texts: &[String]) -> anyhow::Resul
     if findings.iter().any(|f| f.severity == Severity::Error) {
         return Ok(ExitCode::FAILURE);
     }
-    print::out(&texts.iter().map(|text| format!("---\n{text}")).collect::<String>())?;
+    print::out(&texts.iter().flat_map(|text| ["---\n", text]).collect::<String>())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -125,7 +125,7 @@ pub async fn run(disk: &Disk, mut journal: Journal, watch: Duration) -> Outcome 
 /// Stops the units of actions to come whose files are gone, while systemd still knows how: with the daemon-reload it
 /// forgets their `ExecStop=`, and what only that takes back (a firewall rule, an address) would stay.
 async fn stop_what_is_gone(host: &Host, journal: &Journal) -> Result<(), String> {
-    if !host.has_systemd() {
+    if !host.has_systemd().map_err(|e| one_line(&e))? {
         return Ok(());
     }
     for entry in journal.actions.iter().filter(|entry| !entry.done) {

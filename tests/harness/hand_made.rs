@@ -44,7 +44,7 @@ impl<'a> HandMade<'a> {
                 let tainted = node["spec"]["taints"].to_string().contains("node.kubernetes.io/");
                 !tainted && node["metadata"]["annotations"]["node.alpha.kubernetes.io/ttl"].is_string()
             };
-            nodes.map(|node| if seen(&node) { Ok(()) } else { Err(node.to_string()) }).collect::<Result<(), _>>()
+            nodes.try_for_each(|node| if seen(&node) { Ok(()) } else { Err(node.to_string()) })
         });
         let (client, names) = (rig.client.clone(), names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
         let handle = rig.runtime.handle().clone();

@@ -22,9 +22,13 @@ impl Daemon {
         // The guard that is started reads it.
         self.save(journal)?;
         // Without a service manager no action runs, and nothing could run the guard.
-        if self.disk.host().has_systemd()
-            && let Err(error) = unit::leave(self.disk.host()).await
-        {
+        let host = self.disk.host();
+        let left = match host.has_systemd() {
+            Ok(true) => unit::leave(host).await,
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = left {
             return self.failed_forward(Work::Guard, &error, stage, &to).await;
         }
         let journal = Journal { guard: Some(Guard { left: true, ..guard }), ..self.journal()? };

@@ -111,7 +111,7 @@ pub async fn remove(host: &Host) -> Result<(), Error> {
         return Ok(());
     }
     take_away(host)?;
-    if host.has_systemd() {
+    if host.has_systemd()? {
         // It would end by itself, but may be needed again at once. Not running is fine.
         let stopped = host.run(&["systemctl", "stop", GUARD_UNIT], SYSTEMCTL_TIME).await?;
         tracing::debug!(status = stopped.status, "the guard is stopped");
@@ -123,7 +123,7 @@ pub async fn remove(host: &Host) -> Result<(), Error> {
 /// The same by the guard itself, which ends by itself.
 pub async fn remove_self(host: &Host) -> Result<(), Error> {
     take_away(host)?;
-    if host.has_systemd() { forget(host).await } else { Ok(()) }
+    if host.has_systemd()? { forget(host).await } else { Ok(()) }
 }
 
 /// Has systemd forget the unit, and that it failed.

@@ -68,6 +68,6 @@ fn content_is_equal_by_bytes_and_never_printed() {
 
 #[test]
 fn items_are_written_and_read_back() {
-    assert_eq!(Items::from_config(&items().to_config()).map(|i| i.hash()), Ok(items().hash()));
-    assert_eq!(Items::from_config(&Items::default().to_config()), Ok(Items::default()));
+    assert_eq!(Items::from_config(items().to_config()).map(|i| i.hash()), Ok(items().hash()));
+    assert_eq!(Items::from_config(Items::default().to_config()), Ok(Items::default()));
 }
