@@ -39,7 +39,7 @@ impl<'a> HandMade<'a> {
         }
         // Until then the control plane has something of its own to write to the Nodes.
         rig.eventually(STEP, "the controller manager is through with the Nodes", || {
-            let nodes = names.iter().filter_map(|name| rig.get(&format!("{NODES}/{name}")));
+            let mut nodes = names.iter().filter_map(|name| rig.get(&format!("{NODES}/{name}")));
             let seen = |node: &Value| {
                 let tainted = node["spec"]["taints"].to_string().contains("node.kubernetes.io/");
                 !tainted && node["metadata"]["annotations"]["node.alpha.kubernetes.io/ttl"].is_string()
