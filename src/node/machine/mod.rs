@@ -253,10 +253,10 @@ impl Step {
             | Self::NoReboot(_)
             | Self::Fail(_)
             | Self::Close
-            | Self::CloseFailed => Some(Work::Record),
-            // A failed action is a failed update, no trouble that may pass.
-            Self::RunActions
-            | Self::Wait { .. }
+            | Self::CloseFailed
+            // A failed action is a failed update, no trouble that may pass; that it cannot be noted is one.
+            | Self::RunActions => Some(Work::Record),
+            Self::Wait { .. }
             | Self::ReadNode
             | Self::Fetch(_)
             | Self::Plan { .. }
