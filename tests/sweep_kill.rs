@@ -89,7 +89,7 @@ fn killed_before_any_system_call_every_path_is_whole_and_the_next_run_ends_it() 
         assert!(all.len() > 400, "{} has lost its calls: {}", scenario.name, all.len());
         let counts = Counts::default();
         failed.extend(sweep(&format!("kill sweep, {}", scenario.name), &few, &counts, |case| {
-            run(&scenario, case, &counts)
+            run(&scenario, case, &counts);
         }));
         // Nothing would be found in a sweep whose kills come before or after all that matters.
         assert!(counts.of("with staged files") > 0 || soak() != Some(1), "{}", scenario.name);

@@ -271,10 +271,10 @@ impl Step {
             | Self::Fail(_)
             | Self::Lose(_)
             | Self::Close
-            | Self::CloseFailed => Some(Work::Record),
-            // A failed action is a failed update, no trouble that may pass.
-            Self::RunActions
-            | Self::Look
+            | Self::CloseFailed
+            // A failed action is a failed update, no trouble that may pass; that it cannot be noted is one.
+            | Self::RunActions => Some(Work::Record),
+            Self::Look
             | Self::Wait { .. }
             | Self::ReadNode
             | Self::Fetch(_)
