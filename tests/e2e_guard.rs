@@ -3,7 +3,7 @@
 //!
 //! One case runs always; `MCX_SOAK=1` (`make soak`) runs all.
 
-#![allow(clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+#![allow(clippy::print_stderr, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
 mod harness;
 
@@ -154,10 +154,8 @@ fn an_address_change_that_cuts_the_api_server_off_is_undone_and_tried_once_more(
 /// Packets to both addresses of the API server vanish.
 fn firewall() -> Value {
     let rules = |how: &str, command: &str| -> String {
-        ["127.0.0.1 --dport 6443", "10.97.0.1 --dport 443"]
-            .iter()
-            .map(|to| format!("{command}=/usr/sbin/iptables -w {how} OUTPUT -p tcp -d {to} -j DROP\n"))
-            .collect()
+        let rule = |to: &str| format!("{command}=/usr/sbin/iptables -w {how} OUTPUT -p tcp -d {to} -j DROP\n");
+        rule("127.0.0.1 --dport 6443") + &rule("10.97.0.1 --dport 443")
     };
     let text = format!(
         "[Service]\nType=oneshot\nRemainAfterExit=yes\n{}{}[Install]\nWantedBy=multi-user.target\n",

@@ -1,7 +1,7 @@
 //! The guard of the host as a process, on a node's root: a lost node is undone, a healthy one is left alone, whatever
 //! kills it and whoever else is there. No service manager runs in the root, so no action does; the rig runs them.
 
-#![allow(clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
 #[path = "support/node_root.rs"]
 mod node_root;
