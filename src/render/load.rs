@@ -343,7 +343,8 @@ impl Loaded {
             let message = format!("is there already, in {}", first.named());
             let mut finding = rule::DUPLICATE_OBJECT.finding(object, "metadata.name", message);
             if kind == "MachineConfiguration" {
-                finding.help = String::from("there is one policy in a cluster: put the entries of both into one object");
+                finding.help =
+                    String::from("there is one policy in a cluster: put the entries of both into one object");
             }
             found.push(finding);
             typed = false;
