@@ -84,8 +84,7 @@ fn a_damaged_config_or_journal_is_named_and_nothing_is_touched() {
     let Some(node) = at_old() else { return };
     let disk = node.disk();
     let mut journal = Node::open(&disk, &old(), &new());
-    disk.set_failed(Some(&Failed { config: "x".into(), reason: "y".into(), disruptive: true, unanswered: 0 }))
-        .unwrap();
+    disk.set_failed(Some(&Failed { config: "x".into(), reason: "y".into(), disruptive: true, unanswered: 0 })).unwrap();
     drop(disk);
     let steps = node.until(&mut journal, false, usize::MAX).len();
     let node = at_old().unwrap();

@@ -47,7 +47,7 @@ pub(crate) fn render_rest(
 ) -> Result<Outcome, String> {
     let pool = translate::pool();
     loop {
-        let configs: Vec<_> = sources.iter().map(|s| s.config.clone()).collect();
+        let configs: Vec<_> = sources.iter().map(Source::machine_config).collect();
         let outcome = render(&pool, &configs);
         let errors: Vec<&Finding> = outcome.findings.iter().filter(|f| f.severity == Severity::Error).collect();
         if errors.is_empty() {
@@ -451,7 +451,7 @@ pub(crate) fn moved(path: &str) -> Option<String> {
 }
 
 fn configs<'a>(sources: &'a mut [Source], answer: &'a mut Value) -> impl Iterator<Item = &'a mut Value> {
-    let given = sources.iter_mut().filter(|s| s.config.spec.config.is_some()).map(Source::ignition_mut);
+    let given = sources.iter_mut().filter(|s| s.ignition.is_some()).map(Source::ignition_mut);
     given.chain(std::iter::once(answer)).filter(|config| config.is_object())
 }
 

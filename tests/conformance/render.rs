@@ -63,8 +63,8 @@ pub(crate) fn source(case: &Case) -> Judged {
     }
     let mut sources = [source];
     let of_source = |findings: &[Finding]| -> Vec<Finding> { errors(findings).cloned().collect() };
-    let alone = survey(&[], &[&sources[0].config]);
-    let rendered = render_pool(&translate::pool(), &[sources[0].config.clone()]);
+    let alone = survey(&[], &[&sources[0].machine_config()]);
+    let rendered = render_pool(&translate::pool(), &[sources[0].machine_config()]);
     if alone.sources.iter().any(|f| f.severity == Severity::Error) && rendered.rendered.is_some() {
         return Err(format!("refused alone and rendered: {:?}", of_source(&alone.sources)));
     }
@@ -111,7 +111,7 @@ pub(crate) fn foreign_versions(sources: &[Source]) -> Option<Judged> {
         return None;
     }
     for source in foreign {
-        let found = survey(&[], &[&source.config]).sources;
+        let found = survey(&[], &[&source.machine_config()]).sources;
         let said: Vec<&str> = errors(&found).filter(|f| f.path.starts_with("spec.config")).map(|f| f.rule).collect();
         if said != ["ignition-version"] {
             return Some(Err(format!("{} has another version: {found:?}", source.name())));
@@ -121,7 +121,7 @@ pub(crate) fn foreign_versions(sources: &[Source]) -> Option<Judged> {
             return Some(Err(format!("the reference accepts version {}", version(source.ignition()))));
         }
     }
-    let configs: Vec<_> = sources.iter().map(|s| s.config.clone()).collect();
+    let configs: Vec<_> = sources.iter().map(Source::machine_config).collect();
     let refused = render_pool(&translate::pool(), &configs).rendered.is_none();
     Some(refused.then(|| Verdict::rule(ONLY_3_4_0)).ok_or_else(|| "another version is rendered".to_owned()))
 }
@@ -138,7 +138,7 @@ pub(crate) fn folded_keys(sources: &[Source], is_accepted: bool) -> Option<Judge
         }
         any = true;
         let (_, theirs) = ignition::parse_value(&reader::as_reference(&text));
-        let found = survey(&[], &[&source.config]).sources;
+        let found = survey(&[], &[&source.machine_config()]).sources;
         let named = |key: &String| {
             let key = format!("/spec/config{key}");
             errors(&found).any(|f| match f.rule {
@@ -169,7 +169,7 @@ fn accepted_by_the_specification(sources: &[Source]) -> Result<(), String> {
 
 /// A case that the reference refuses.
 fn refused(sources: &[Source], kind: &str) -> Judged {
-    let configs: Vec<_> = sources.iter().map(|s| s.config.clone()).collect();
+    let configs: Vec<_> = sources.iter().map(Source::machine_config).collect();
     let outcome = render_pool(&translate::pool(), &configs);
     match kind {
         "labels-missing" if sources.iter().any(|s| !s.labelled) => {
@@ -260,7 +260,7 @@ pub(crate) fn has_special_bits(file: &Value) -> bool {
 fn special_bits(sources: &[Source]) -> Judged {
     let mut verdict = Verdict::default();
     for source in sources {
-        let found = survey(&[], &[&source.config]).sources;
+        let found = survey(&[], &[&source.machine_config()]).sources;
         for (i, file) in elements(source.ignition(), "/storage/files").enumerate() {
             if !has_special_bits(file) {
                 continue;
@@ -336,9 +336,10 @@ fn rest_is_expected(sources: &[Source], answer: &Value) -> Judged {
     let mut verdict = Verdict::default();
     let outcome = refusal::render_rest(&mut sources, &mut answer, &mut verdict)?;
     let rendered = outcome.rendered.ok_or("not rendered")?;
-    let (ours, theirs) = (Explicit::of(&rendered.config), Explicit::of(&answer));
-    if ours.to_config() != rendered.config {
-        return Err(format!("not in explicit form: {}", rendered.config));
+    let config = rendered.config.to_value();
+    let (ours, theirs) = (Explicit::of(&config), Explicit::of(&answer));
+    if ours.to_config() != config {
+        return Err(format!("not in explicit form: {config}"));
     }
     if elements(&answer, "/storage/files").any(|file| file["overwrite"] == false) {
         if !outcome.findings.iter().any(|f| f.rule == "overwrite") {
@@ -350,7 +351,7 @@ fn rest_is_expected(sources: &[Source], answer: &Value) -> Judged {
         return Ok(verdict);
     }
     if ours.units != theirs.units || ours.keys != theirs.keys || !ours.files.keys().eq(theirs.files.keys()) {
-        return Err(format!("{} instead of {}", rendered.config, theirs.to_config()));
+        return Err(format!("{config} instead of {}", theirs.to_config()));
     }
     for (path, file) in ours.files.iter().filter(|(path, file)| theirs.files[*path] != **file) {
         let mut theirs = theirs.files[path].clone();

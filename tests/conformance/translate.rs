@@ -30,8 +30,10 @@ pub(crate) const OS_FIELDS: [&str; 5] =
 /// A source of a case.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
+    /// All but its Ignition config.
     pub(crate) config: MachineConfig,
     /// Its Ignition config as the peer has it, translated only.
+    pub(crate) ignition: Option<Value>,
     pub(crate) labelled: bool,
     /// The same object with the fields of the operating system.
     pub(crate) whole: Value,
@@ -44,11 +46,18 @@ impl Source {
 
     /// The Ignition config; null when there is none.
     pub(crate) fn ignition(&self) -> &Value {
-        self.config.spec.config.as_ref().unwrap_or(&Value::Null)
+        self.ignition.as_ref().unwrap_or(&Value::Null)
     }
 
     pub(crate) fn ignition_mut(&mut self) -> &mut Value {
-        self.config.spec.config.get_or_insert(Value::Null)
+        self.ignition.get_or_insert(Value::Null)
+    }
+
+    /// The whole object, as mcx reads it.
+    pub(crate) fn machine_config(&self) -> MachineConfig {
+        let mut config = self.config.clone();
+        config.spec.config = self.ignition.as_ref().map(Into::into);
+        config
     }
 
     fn is_of_worker(&self) -> bool {
@@ -79,7 +88,8 @@ pub(crate) fn source(peer: &Value) -> Source {
     }
     let mut plain = whole.clone();
     plain["spec"].as_object_mut().unwrap().retain(|key, _| !OS_FIELDS.contains(&key.as_str()));
-    Source { config: serde_json::from_value(plain).unwrap(), labelled: labels.is_some(), whole }
+    let ignition = plain["spec"].as_object_mut().unwrap().remove("config").filter(|config| !config.is_null());
+    Source { config: serde_json::from_value(plain).unwrap(), ignition, labelled: labels.is_some(), whole }
 }
 
 /// The sources of a case of rendering.
