@@ -24,12 +24,14 @@ fn at(version: u32) -> PathBuf {
 /// Trees by name: `bare`, `old`, `new`, and one for each stage in which something is open.
 type Trees = BTreeMap<String, Tree>;
 
+/// What lies at a path: kind, mode, owner, group, and bytes in base64.
+type Stored = (char, u32, u32, u32, String);
+
 fn read(version: u32) -> Trees {
     let text = fs::read_to_string(at(version)).unwrap();
-    let stored: BTreeMap<String, BTreeMap<String, (char, u32, u32, u32, String)>> =
-        serde_json::from_str(&text).unwrap();
+    let stored: BTreeMap<String, BTreeMap<String, Stored>> = serde_json::from_str(&text).unwrap();
     let decode = |text: String| base64::engine::general_purpose::STANDARD.decode(text).unwrap();
-    let tree = |tree: BTreeMap<String, (char, u32, u32, u32, String)>| {
+    let tree = |tree: BTreeMap<String, Stored>| {
         tree.into_iter()
             .map(|(path, (kind, mode, uid, gid, text))| (path, (kind, mode, uid, gid, decode(text))))
             .collect()

@@ -188,7 +188,7 @@ fn random_cuts(kind: Kind, rounds: usize, sample: usize) {
         sum.add(&format!("round {round}, {neighbour:?}"), tally);
         if let Some(cut) = recording.states(points).nth(random.below(CUTS)).filter(|cut| cut.run < recording.runs.len())
         {
-            let life = Bench::new(kind).with(&cut.image, |root| Life::of(root)).unwrap().unwrap();
+            let life = Bench::new(kind).with(&cut.image, Life::of).unwrap().unwrap();
             let mut earlier = recording.earlier.clone();
             earlier.extend(
                 [&recording.lives[cut.run], &recording.lives[cut.run + 1], &life].map(|life| life.tree.clone()),

@@ -142,7 +142,7 @@ fn validate(text: &str) -> anyhow::Result<()> {
     let said = black_box(review::review(&loaded));
     // The larger of the two inputs is beyond what an API server takes, and is told so.
     let is_refused = |finding: &Finding| finding.severity == Severity::Error && finding.rule != rule::RENDERED_SIZE.id;
-    ensure!(!said.findings.iter().any(|f| is_refused(f)), "the sources are refused: {:?}", said.findings.first());
+    ensure!(!said.findings.iter().any(is_refused), "the sources are refused: {:?}", said.findings.first());
     Ok(())
 }
 

@@ -27,7 +27,7 @@ const WITH_WRITE_THROUGH: u16 = 1;
 /// A disk that is served.
 pub(crate) struct Disk<M> {
     state: Arc<Mutex<State<M>>>,
-    server: JoinHandle<io::Result<()>>,
+    thread: JoinHandle<io::Result<()>>,
 }
 
 struct State<M> {
@@ -42,11 +42,11 @@ impl<M: Send + 'static> Disk<M> {
         let size = image.size();
         let state = Arc::new(Mutex::new(State { image, log: Vec::new() }));
         let served = Arc::clone(&state);
-        let server = std::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             let (stream, _) = listener.accept()?;
             requests(greet(stream, size)?, &served)
         });
-        Ok(Self { state, server })
+        Ok(Self { state, thread })
     }
 
     /// Notes something between what was done to the disk before and after.
@@ -62,7 +62,7 @@ impl<M: Send + 'static> Disk<M> {
     /// The log, once the client has gone.
     pub(crate) fn ended(self) -> io::Result<Vec<Event<M>>> {
         // A client that is killed leaves in the middle of its next request.
-        match self.server.join().unwrap() {
+        match self.thread.join().unwrap() {
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
             _ => Ok(std::mem::take(&mut self.state.lock().unwrap().log)),
         }

@@ -128,7 +128,7 @@ pub(crate) struct Life {
 impl Life {
     /// Reads it; a state file that is damaged is an error.
     pub(crate) fn of(root: &Path) -> Result<Self, String> {
-        let state = |name: &str| -> Result<Option<Value>, String> {
+        let file = |name: &str| -> Result<Option<Value>, String> {
             let path = root.join("var/lib/mcx").join(name);
             let text = match fs::read_to_string(&path) {
                 Ok(text) => text,
@@ -140,8 +140,8 @@ impl Life {
             serde_json::from_str(body).map(Some).map_err(|error| format!("{name} is damaged: {error}: {text:?}"))
         };
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let current = state("current.json")?.map(|current| word(&current["name"])).unwrap_or_default();
-        let stage = state("journal.json")?.map(|journal| word(&journal["stage"]));
+        let current = file("current.json")?.map(|current| word(&current["name"])).unwrap_or_default();
+        let stage = file("journal.json")?.map(|journal| word(&journal["stage"]));
         let (tree, whole) = (tree_of(root), whole_of(root));
         let mut hasher = DefaultHasher::new();
         whole.hash(&mut hasher);

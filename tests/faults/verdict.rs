@@ -101,9 +101,9 @@ pub(crate) fn judge(
                 eprintln!("{:?}: until now {tally}", recording.kind);
             }
             if !wrong.is_empty() {
-                let stage = outcome.life.as_ref().ok().and_then(|life| life.stage.clone());
+                let journal = outcome.life.as_ref().ok().and_then(|life| life.stage.clone());
                 let what = format!(
-                    "{:?} {:?} in run {}, journal {stage:?}: {}",
+                    "{:?} {:?} in run {}, journal {journal:?}: {}",
                     recording.kind,
                     state.point,
                     state.run,
@@ -166,7 +166,7 @@ impl Bench {
             });
             life
         });
-        let is_checked = state.image.digest() % CHECKED == 0;
+        let is_checked = state.image.digest().is_multiple_of(CHECKED);
         if is_checked && let Err(error) = self.kind.check(&self.file()) {
             wrong.push(error);
         }
@@ -180,7 +180,7 @@ pub(crate) type Known = Mutex<HashMap<(u64, usize), Vec<String>>>;
 /// Runs mcx again. Half of the contents are brought to the end of the update first, the other half are given back at once.
 fn bring_to_an_end(root: &Path, wish: &Wish, target: &Tree, bare: &Tree, digest: u64) -> Vec<String> {
     let withdraw = Wish::withdraw();
-    let ways: &[_] = if digest % 2 == 0 {
+    let ways: &[_] = if digest.is_multiple_of(2) {
         &[("again", wish, target), ("withdrawn", &withdraw, bare)]
     } else {
         &[("withdrawn at once", &withdraw, bare)]
@@ -249,7 +249,7 @@ fn contradicts(before: &Life, after: &Life, state: &State, life: &Life) -> Vec<S
         Some("Opened") => (1, Some(before)),
         Some("Switching") => (2, None),
         Some("Written") => (3, Some(after)),
-        Some(stage) => return vec![format!("the journal is {stage}: nothing has failed")],
+        Some(other) => return vec![format!("the journal is {other}: nothing has failed")],
         None if life.current == before.current => (0, Some(before)),
         None if life.current == after.current => (4, Some(after)),
         None => return vec![format!("current.json names {}", life.current)],
