@@ -113,8 +113,8 @@ complete -c mcx -n "__fish_mcx_using_subcommand render" -l explain -d 'Tell, ins
 complete -c mcx -n "__fish_mcx_using_subcommand render" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mcx -n "__fish_mcx_using_subcommand render" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand plan" -s f -l filename -d 'File or folder that is applied to the cluster, or - for standard input; may be given more than once' -r -F
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -l from -d 'File or folder with the state before; without it, a cluster that has only what mcx creates itself' -r -F
-complete -c mcx -n "__fish_mcx_using_subcommand plan" -l to -d 'File or folder with the state after' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -l from -d 'File or folder with the state before; without it, a cluster that has only what mcx creates itself; may be given more than once' -r -F
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -l to -d 'File or folder with the state after, planned without a cluster; may be given more than once' -r -F
 complete -c mcx -n "__fish_mcx_using_subcommand plan" -l kubeconfig -d 'Kubeconfig; without it as kubectl finds it, or else the pod\'s service account' -r -F
 complete -c mcx -n "__fish_mcx_using_subcommand plan" -l context -d 'Context of the kubeconfig' -r
 complete -c mcx -n "__fish_mcx_using_subcommand plan" -l pool -d 'Only this pool; may be given more than once' -r

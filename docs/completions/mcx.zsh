@@ -176,8 +176,8 @@ name\:"Only the name of the rendered config"))' \
 _arguments "${_arguments_options[@]}" : \
 '*-f+[File or folder that is applied to the cluster, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
 '*--filename=[File or folder that is applied to the cluster, or - for standard input; may be given more than once]:FILE|DIR|-:_files' \
-'*--from=[File or folder with the state before; without it, a cluster that has only what mcx creates itself]:FILE|DIR|-:_files' \
-'*--to=[File or folder with the state after]:FILE|DIR|-:_files' \
+'*--from=[File or folder with the state before; without it, a cluster that has only what mcx creates itself; may be given more than once]:FILE|DIR|-:_files' \
+'*--to=[File or folder with the state after, planned without a cluster; may be given more than once]:FILE|DIR|-:_files' \
 '--kubeconfig=[Kubeconfig; without it as kubectl finds it, or else the pod'\''s service account]:FILE:_files' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '*--pool=[Only this pool; may be given more than once]:POOL:_default' \
