@@ -212,13 +212,22 @@ impl Counts {
     }
 }
 
+/// Whether `after` has every field that `before` has, down to this depth.
+fn is_kept(before: &Value, after: &Value, depth: usize) -> bool {
+    let mut fields = before.as_object().into_iter().flatten();
+    depth == 0 || fields.all(|(key, value)| after.get(key).is_some_and(|after| is_kept(value, after, depth - 1)))
+}
+
 /// One round; what was planned.
 fn round(rig: &Rig, last: Option<&Written>, next: &Written) -> Vec<String> {
     let planned = planned(last, next);
     assert_eq!(planned["to"], next.name.as_str());
     assert_eq!(planned["from"], rig.target("worker").as_str());
     // On the cluster -f adds and changes, as kubectl apply does, and takes nothing away.
-    if last.is_none_or(|last| last.state.sources.keys().all(|name| next.state.sources.contains_key(name))) {
+    if last.is_none_or(|last| {
+        is_kept(&json!(last.state.sources), &json!(next.state.sources), 1)
+            && is_kept(&last.state.policy, &next.state.policy, 2)
+    }) {
         let kubeconfig = rig.path("admin.kubeconfig");
         let kubeconfig = kubeconfig.to_str().expect("UTF-8");
         let online = mcx(&["plan", "-o", "json", "-f", next.path(), "--kubeconfig", kubeconfig]);
