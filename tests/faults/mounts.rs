@@ -141,11 +141,12 @@ impl<M: Send + 'static> Recorded<M> {
         let disk = Disk::serve(image, &socket).unwrap();
         let mut uri = OsString::from("nbd+unix:///?socket=");
         uri.push(&socket);
-        // It ends with this process, and its mount with it.
-        let mut client = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "nbdfuse"])
+        // It ends with this process, however that ends: the pipe is closed then. Not as the last one in the namespace of our
+        // mounts, which would have the kernel write to the disk while nobody serves it any more, for ever.
+        let mut client = Command::new("sh")
+            .args(["-c", "nbdfuse \"$1\" \"$2\" & read -r _; kill -9 $!; wait", "sh"])
             .args([folder.as_os_str(), &uri])
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
