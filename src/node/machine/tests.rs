@@ -838,6 +838,22 @@ fn two_kinds_of_trouble_in_turn_are_both_waited_out_and_told() {
     assert_eq!(s.memory.trouble_with(Work::Forward), None);
 }
 
+/// The journal is written before an action, and could not be: it was tried again at once, thousands of times.
+#[test]
+fn an_action_that_cannot_be_noted_is_waited_for_and_told() {
+    let mut s = open(working("c"), journal(Stage::Written, &[(restart(), 0, false)]));
+    assert_eq!(next(&s), Step::RunActions);
+    for count in 1..=Trouble::TELL {
+        s.memory.note_trouble(Work::Record, "cannot write /var/lib/mcx/journal.json".into(), s.now);
+        if count < Trouble::TELL {
+            assert_eq!(waits(&next(&s)), Waiting::Retry, "{count}");
+        }
+    }
+    assert!(degraded(&next(&s)).contains("/var/lib/mcx/journal.json"));
+    s.memory.note_success(Work::Record);
+    assert_eq!(next(&s), Step::RunActions);
+}
+
 #[test]
 fn a_damaged_state_is_said_and_nothing_is_done() {
     let mut s = resting(node("b"));
