@@ -1,7 +1,10 @@
 //! Logs of the controller and the daemon: structured, to standard error, text for people or JSON for programs.
 
 use std::io::{self, IsTerminal as _, Write};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer as _, fmt, registry};
 
 /// What the libraries below say is worth hearing only when it is a warning. That a request got no answer is told by who made
 /// it, who knows whether that matters.
@@ -50,14 +53,16 @@ pub enum Error {
 pub fn init(args: &Args) -> Result<(), Error> {
     let filter = filter(args.filter.as_deref())?;
     // An error of the writer must not be told either: that would be a panic, when standard error is what is gone.
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Bereft(io::stderr()));
-    let builder = builder.log_internal_errors(false);
+    let lines = fmt::layer().with_writer(|| Bereft(io::stderr())).log_internal_errors(false);
     let done = match args.format {
         Format::Text => {
             let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-            builder.with_ansi(colour).try_init()
+            registry().with(lines.with_ansi(colour).with_filter(filter)).try_init()
         }
-        Format::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
+        Format::Json => {
+            let lines = lines.json().flatten_event(true).with_current_span(false).with_span_list(false);
+            registry().with(lines.with_filter(filter)).try_init()
+        }
     };
     done.map_err(|_| Error::Twice)
 }
@@ -77,9 +82,10 @@ impl<W: Write> Write for Bereft<W> {
     }
 }
 
-fn filter(text: Option<&str>) -> Result<EnvFilter, Error> {
+// By module and level only: filters by field would bring an engine for regular expressions of their own.
+fn filter(text: Option<&str>) -> Result<Targets, Error> {
     let text = text.filter(|t| !t.trim().is_empty()).unwrap_or(DEFAULT_FILTER);
-    EnvFilter::try_new(text).map_err(|e| Error::Filter { filter: text.to_owned(), reason: e.to_string() })
+    text.parse::<Targets>().map_err(|e| Error::Filter { filter: text.to_owned(), reason: e.to_string() })
 }
 
 #[cfg(test)]
