@@ -161,7 +161,12 @@ fn expected(actions: &[String], active: &BTreeSet<String>, target: &Value) -> Ve
         Some(("Reload", unit)) => active.contains(unit).then(|| action.clone()),
         Some(_) => Some(action.clone()),
     };
-    actions.iter().filter_map(systemds).collect()
+    let all: Vec<String> = actions.iter().filter_map(systemds).collect();
+    // Units whose files are gone are stopped first, while systemd still knows how.
+    let (mut stops, others): (Vec<String>, Vec<String>) =
+        all.into_iter().partition(|action| action.starts_with("Stop "));
+    stops.extend(others);
+    stops
 }
 
 /// Applies `next` at a time when nothing is handed out, so that the nodes see one change, however long applying takes.
