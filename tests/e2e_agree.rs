@@ -162,7 +162,10 @@ fn expected(actions: &[String], active: &BTreeSet<String>, target: &Value) -> Ve
         Some(_) => Some(action.clone()),
     };
     let all: Vec<String> = actions.iter().filter_map(systemds).collect();
-    // Units whose files are gone are stopped first, while systemd still knows how.
+    if !all.iter().any(|action| action == "DaemonReload") {
+        return all;
+    }
+    // Units whose files are gone are stopped before the reload, while systemd still knows how.
     let (mut stops, others): (Vec<String>, Vec<String>) =
         all.into_iter().partition(|action| action.starts_with("Stop "));
     stops.extend(others);
