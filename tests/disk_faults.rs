@@ -132,64 +132,22 @@ fn fill_if(dir: &Path, wanted: bool) {
     }
 }
 
-/// `/var/lib/mcx` on a file system of its own, which is full at each step in turn, and then is not.
-#[test]
-fn a_state_folder_that_is_full_at_any_step_is_undone_or_finished_later() {
-    let Some(template) = Node::new() else { return };
-    before(&template);
-    let bare = template.tree();
-    let whole = template.copy();
-    let mut steps = Vec::new();
-    assert_eq!(apply(&whole, &old(), &mut |step| steps.push(step.to_owned())), Ok(Ended::Done));
-    let tree = whole.tree();
-    let (mut undone, mut finished, mut open) = (0, 0, 0);
-    for (at, step) in steps.iter().enumerate().step_by(if std::env::var_os("MCX_SOAK").is_some() { 1 } else { 9 }) {
-        let node = template.copy();
-        let state = Mounted::tmpfs(node.at("/var/lib/mcx"), "size=1m");
-        let mut seen = 0;
-        let ended = apply(&node, &old(), &mut |_| {
-            if seen == at {
-                fill(&state.0);
-            }
-            seen += 1;
-        });
-        let when = format!("full before step {at}, {step}");
-        match ended {
-            Ok(Ended::Done) => {
-                assert_same(&node.tree(), &tree, &when);
-                finished += 1;
-            }
-            Ok(Ended::Undone(why)) => {
-                assert!(why.contains("/var/lib/mcx/") && why.contains("No space left"), "{when}: {why}");
-                assert_same(&node.tree(), &bare, &when);
-                undone += 1;
-            }
-            Ok(Ended::Refused(check)) => panic!("{when}: {check:?}"),
-            Err(why) => {
-                assert!(why.contains("/var/lib/mcx/") && why.contains("No space left"), "{when}: {why}");
-                let torn = node_lives::torn(&node.tree(), &[&bare, &tree]);
-                assert!(torn.is_empty(), "{when}: {torn:?}");
-                open += 1;
-            }
-        }
-        fs::remove_file(state.0.join("filler")).unwrap();
-        done(&node, &old(), &format!("{when}, then freed"));
-        assert_same(&node.tree(), &tree, &format!("{when}, then freed"));
-        done(&node, &empty(), &when);
-        assert_same(&node.tree(), &bare, &format!("{when}, then withdrawn"));
-    }
-    println!(
-        "full state folder: {} steps, {undone} undone, {finished} finished, {open} left to the next run",
-        steps.len()
-    );
-    assert!(undone + open > 0);
+/// A fault that begins before a step and is taken away after the run.
+struct Fault<F> {
+    /// What is said of it: `full`, `read-only`.
+    name: &'static str,
+    /// What each error says of it, and of where.
+    says: [&'static str; 2],
+    /// Lays the place of the fault onto a node.
+    on: fn(&Node) -> F,
+    begin: fn(&F),
+    end: fn(&F),
 }
 
-/// The file system of most targets becomes read-only before each step in turn. That all of it does, the state included, is
-/// part of the error sweep (EROFS from some call on).
-#[test]
-fn a_disk_that_becomes_read_only_in_the_middle_is_finished_when_it_is_writable() {
-    let Some(template) = Node::new() else { return };
+/// The fault before each step of a first update in turn, or before a sample of them: what was done, undone or left open then
+/// is whole, and the next run ends the update. How many were undone, and how many left open.
+fn before_each_step<F: Sync>(fault: &Fault<F>) -> Option<(usize, usize)> {
+    let template = Node::new()?;
     before(&template);
     let bare = template.tree();
     let whole = template.copy();
@@ -199,17 +157,18 @@ fn a_disk_that_becomes_read_only_in_the_middle_is_finished_when_it_is_writable()
     let (mut undone, mut finished, mut open) = (0, 0, 0);
     for (at, step) in steps.iter().enumerate().step_by(if std::env::var_os("MCX_SOAK").is_some() { 1 } else { 9 }) {
         let node = template.copy();
-        let disk = Mounted::bind(&node.at("/etc"), node.at("/etc"));
+        let place = (fault.on)(&node);
         let mut seen = 0;
         let ended = apply(&node, &old(), &mut |_| {
             if seen == at {
-                disk.remount(true);
+                (fault.begin)(&place);
             }
             seen += 1;
         });
-        let when = format!("read-only before step {at}, {step}");
+        let when = format!("{} before step {at}, {step}", fault.name);
         let why = match ended {
             Ok(Ended::Done) => {
+                assert_same(&node.tree(), &tree, &when);
                 finished += 1;
                 None
             }
@@ -225,23 +184,48 @@ fn a_disk_that_becomes_read_only_in_the_middle_is_finished_when_it_is_writable()
             }
         };
         if let Some(why) = why {
-            assert!(why.contains("Read-only file system") && why.contains("/etc/"), "{when}: {why}");
+            assert!(fault.says.iter().all(|word| why.contains(word)), "{when}: {why}");
             let torn = node_lives::torn(&node.tree(), &[&bare, &tree]);
             assert!(torn.is_empty(), "{when}: {torn:?}");
-            // While it is read-only the next run fails as well, and says so.
+            // While the fault is there the next run fails as well, and says so.
             assert!(!matches!(apply(&node, &old(), &mut |_| {}), Ok(Ended::Done)), "{when}");
         }
-        disk.remount(false);
-        done(&node, &old(), &format!("{when}, then writable"));
-        assert_same(&node.tree(), &tree, &format!("{when}, then writable"));
+        (fault.end)(&place);
+        done(&node, &old(), &format!("{when}, then not any more"));
+        assert_same(&node.tree(), &tree, &format!("{when}, then not any more"));
         done(&node, &empty(), &when);
         assert_same(&node.tree(), &bare, &format!("{when}, then withdrawn"));
     }
-    println!(
-        "read-only in the middle: {} steps, {undone} undone, {finished} finished, {open} left to the next run",
-        steps.len()
-    );
-    assert!(undone > 0 && open > 0);
+    let count = steps.len();
+    println!("{}: {count} steps, {undone} undone, {finished} finished, {open} left to the next run", fault.name);
+    Some((undone, open))
+}
+
+/// `/var/lib/mcx` on a file system of its own, which is full at each step in turn, and then is not.
+#[test]
+fn a_state_folder_that_is_full_at_any_step_is_undone_or_finished_later() {
+    let counts = before_each_step(&Fault {
+        name: "full",
+        says: ["No space left", "/var/lib/mcx/"],
+        on: |node| Mounted::tmpfs(node.at("/var/lib/mcx"), "size=1m"),
+        begin: |state| drop(fill(&state.0)),
+        end: |state| fs::remove_file(state.0.join("filler")).unwrap(),
+    });
+    assert!(counts.is_none_or(|(undone, open)| undone + open > 0));
+}
+
+/// The file system of most targets becomes read-only before each step in turn. That all of it does, the state included, is
+/// part of the error sweep (EROFS from some call on).
+#[test]
+fn a_disk_that_becomes_read_only_in_the_middle_is_finished_when_it_is_writable() {
+    let counts = before_each_step(&Fault {
+        name: "read-only",
+        says: ["Read-only file system", "/etc/"],
+        on: |node| Mounted::bind(&node.at("/etc"), node.at("/etc")),
+        begin: |disk| disk.remount(true),
+        end: |disk| disk.remount(false),
+    });
+    assert!(counts.is_none_or(|(undone, open)| undone > 0 && open > 0));
 }
 
 #[test]
