@@ -1,7 +1,7 @@
 //! Real disks that refuse: full, without inodes, read-only in the middle, immutable, busy, layered. What cannot be written
 //! is undone or finished later, the error names the path, and all is fine when the disk is.
 
-#![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
+#![allow(clippy::panic, clippy::unwrap_used, clippy::print_stdout, reason = "test code outside of #[test] functions")]
 
 #[path = "support/node_lives.rs"]
 mod node_lives;
