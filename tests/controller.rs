@@ -10,7 +10,7 @@ mod controller_process;
 use cluster::{admin, install, kubeconfig, kubectl};
 use controller_process::ControllerProcess;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use mcx::api::machine_config_pool::PoolCondition;
 use mcx::api::protocol::Slots;
@@ -74,13 +74,21 @@ impl Case {
         case
     }
 
-    /// A leading controller whose pools have targets.
+    /// A leading controller whose pools' targets are of the sources that are there, not of what an earlier test left.
     async fn lead(&self, pod: &str) -> ControllerProcess {
         let controller = start(pod);
         eventually("it is ready", 30, async || controller.is_ready().then_some(())).await;
         eventually("it leads", 30, async || controller.leads().then_some(())).await;
-        for pool in [label::MASTER, label::WORKER] {
-            self.target(pool, |_| true).await;
+        for role in [label::MASTER, label::WORKER] {
+            let selected = ListParams::default().labels(&format!("{}={role}", label::ROLE));
+            eventually("the target is of the sources", 15, async || {
+                let sources = self.configs.list(&selected).await.ok()?.items;
+                let mut named = sources.iter().map(|source| source.metadata.name.clone());
+                let target = self.pool(role).await?.spec.configuration?.source?;
+                (target.iter().all(|s| Some(&s.name) == named.next().as_ref()) && named.next().is_none()).then_some(())
+            })
+            .await;
+            self.target(role, |_| true).await;
         }
         controller
     }
@@ -203,7 +211,7 @@ async fn r_018_twenty_sources_at_once_give_one_rendered_config() {
     let _controller = case.lead("c1").await;
     let before = case.target(label::WORKER, |_| true).await;
     let count = async || {
-        let selected = kube::api::ListParams::default().labels(&format!("{}={}", label::RENDERED, label::WORKER));
+        let selected = ListParams::default().labels(&format!("{}={}", label::RENDERED, label::WORKER));
         case.configs.list(&selected).await.expect("a list").items.len()
     };
     let (at_first, unique) = (count().await, std::process::id());
