@@ -2,7 +2,7 @@
 
 use super::contents::{self, Decoder};
 use super::{Report, duplicates, quoted};
-use crate::api::{FORCE_FILE, STATE_DIR};
+use crate::api::{FORCE_FILE, GUARD_UNIT, STATE_DIR};
 use crate::render::items::Content;
 use crate::render::layer::{Contents, FileLayer, OwnerLayer};
 use crate::render::path::{is_clean, is_within};
@@ -80,6 +80,9 @@ fn path(path: &str, field: Arguments, report: &mut Report) {
             field,
             format!("{} belongs to mcx, which keeps its state in {STATE_DIR}", quoted(path)),
         );
+    } else if is_of_guard(path) {
+        let message = format!("{} belongs to mcx, which undoes updates with {GUARD_UNIT}", quoted(path));
+        report.add(&rule::FILE_STATE, field, message);
     } else if let Some(tree) = VOLATILE.iter().find(|tree| is_within(path, tree)) {
         report.add(
             &rule::FILE_VOLATILE,
@@ -89,6 +92,12 @@ fn path(path: &str, field: Arguments, report: &mut Report) {
     } else if path == "/" || !path[1..].contains('/') {
         report.add(&rule::FILE_ROOT, field, format!("{} lies directly in /, which is not writable", quoted(path)));
     }
+}
+
+/// Whether systemd reads it as the guard, as a drop-in of it, or as a link that enables or masks it.
+fn is_of_guard(path: &str) -> bool {
+    let mut names = path.split('/').skip_while(|name| *name != "systemd");
+    names.any(|name| name.strip_suffix(".d").unwrap_or(name) == GUARD_UNIT)
 }
 
 fn mode(mode: i128, field: Arguments, report: &mut Report) {
@@ -146,6 +155,23 @@ fn owner(owner: OwnerLayer, field: Arguments, report: &mut Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_guard_cannot_be_replaced_by_a_file() {
+        for path in [
+            "/etc/systemd/system/mcx-guard.service",
+            "/etc/systemd/system.control/mcx-guard.service",
+            "/usr/lib/systemd/system/mcx-guard.service.d/10-no.conf",
+            "/etc/systemd/system/sysinit.target.wants/mcx-guard.service",
+        ] {
+            assert!(is_of_guard(path), "{path}");
+        }
+        for path in
+            ["/etc/mcx-guard.service", "/etc/systemd/system/mcx-guard.service.bak", "/etc/systemd/system/guard.service"]
+        {
+            assert!(!is_of_guard(path), "{path}");
+        }
+    }
 
     #[test]
     fn decimal_modes_that_were_meant_in_octal_are_told_from_those_that_were_not() {
