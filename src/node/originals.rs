@@ -110,7 +110,8 @@ impl Original {
             (Was::File { mode, uid, gid, size, sha256, .. }, Kind::File) => {
                 meta(mode, uid, gid)
                     && seen.size == *size
-                    && super::compare::digest(root, &self.path, *size)?.is_some_and(|digest| form::hex(&digest) == *sha256)
+                    && super::compare::digest(root, &self.path, *size)?
+                        .is_some_and(|digest| form::hex(&digest) == *sha256)
             }
             _ => false,
         })
