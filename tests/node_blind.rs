@@ -239,6 +239,15 @@ fn without_watches_the_disk_is_swept_every_ten_seconds() {
     assert_eq!(daemon.log().matches("cannot watch the disk").count(), 1, "said once:\n{}", daemon.log());
 }
 
+/// Ends the other thread, however this one ends.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Something that happens over and over for a time, and what the daemon did meanwhile.
 fn busy(daemon: &Daemon, what: &str, disturb: impl Fn() + Sync) -> (usize, usize, Duration) {
     let time = Duration::from_secs(if std::env::var_os("MCX_SOAK").is_some() { 60 } else { 4 });
@@ -323,6 +332,7 @@ fn a_file_that_something_writes_back_each_time_fails_the_update_in_ever_longer_t
                 std::thread::sleep(Duration::from_micros(50));
             }
         });
+        let _stop = Stop(&stop);
         daemon.api.annotate("desiredConfig", "rendered-w-2");
         daemon.until("the failure", || daemon.api.annotation("state") == "Degraded");
         let (reason, said) = (daemon.api.annotation("reason"), daemon.api.state().said.len());
@@ -334,7 +344,6 @@ fn a_file_that_something_writes_back_each_time_fails_the_update_in_ever_longer_t
         // Tried after 10 s, 20 s, 40 s and so on: each a claim, a phase or two, an event and the reason again.
         assert!(wins <= 2 + usize::try_from(time / 20).unwrap() && said <= 8 * wins, "{said} requests, {wins} tries");
         assert_eq!(daemon.api.annotation("reason"), reason, "the reason is the same");
-        stop.store(true, Ordering::Relaxed);
     });
     // Withdrawn, it is the service's again.
     daemon.api.annotate("desiredConfig", "rendered-w-1");
