@@ -142,11 +142,12 @@ async fn disable_runtime(host: &Host, unit: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a unit's file is a link of an administrator's to a file elsewhere.
+/// Whether a unit's file is a link of an administrator's to a file elsewhere; one to another name is an alias.
 fn is_linked(root: &Root, unit: &str) -> Result<bool, Error> {
     let path = unit_path(unit);
     let seen = root.seen(&path).map_err(Error::file("look at", &path))?;
-    Ok(matches!(seen.kind, Kind::Link(_)) && !is_mask(&seen))
+    let Kind::Link(target) = &seen.kind else { return Ok(false) };
+    Ok(base(&String::from_utf8_lossy(target)) == unit)
 }
 
 /// Removes the links that enable a unit, and none of its siblings'.
