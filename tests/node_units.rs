@@ -489,3 +489,30 @@ fn an_alias_and_an_indirect_unit_are_as_enabled_as_they_can_be() {
         }
     }
 }
+
+/// Units of a generator and those of `systemd-run`: there until the next boot or reload, made by somebody else.
+#[test]
+fn generated_and_transient_units_are_never_enabled_nor_disabled_nor_a_finding() {
+    let Some(node) = Node::new() else { return };
+    node.write("/run/systemd/generator/made.service", BODY, 0o644);
+    node.write("/run/systemd/transient/run.service", BODY, 0o644);
+    assert_eq!(node.systemctl(&["is-enabled", "made.service"]), "generated");
+    assert_eq!(node.systemctl(&["is-enabled", "run.service"]), "transient");
+    let bare = node.tree();
+    for name in ["made.service", "run.service"] {
+        let off = units(&[json!({"name": name, "enabled": false})]);
+        node.update(&empty(), &off);
+        node.update(&off, &empty());
+        assert_same(&node.tree(), &bare, name);
+    }
+    let on = units(&[json!({"name": "made.service", "enabled": true})]);
+    node.update(&empty(), &on);
+    node.update(&on, &empty());
+    assert_same(&node.tree(), &bare, "withdrawn");
+    // It is gone with the next boot, so there is nothing that could be enabled for good.
+    let (_, obstacles) = node.check(&empty(), &units(&[json!({"name": "run.service", "enabled": true})]), false);
+    assert_eq!(
+        obstacles,
+        ["run.service cannot be enabled: it does not exist on this node; install it, or give it contents"]
+    );
+}
