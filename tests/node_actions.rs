@@ -38,6 +38,8 @@ impl Booted {
             if Path::new(dir).exists() {
                 std::fs::create_dir_all(node.at(dir)).unwrap();
                 mount(Some(Path::new(dir)), &node.at(dir), None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+                // What is mounted below it must not show on the machine itself.
+                mount(None::<&str>, &node.at(dir), None::<&str>, MsFlags::MS_PRIVATE, None::<&str>).unwrap();
                 mounts.insert(0, Mounted(node.at(dir)));
             }
         }
@@ -45,6 +47,7 @@ impl Booted {
         mount(Some("tmpfs"), &first_in_path, Some("tmpfs"), MsFlags::empty(), Some("size=1m")).unwrap();
         mounts.insert(0, Mounted(first_in_path));
         node.write("/usr/local/sbin/systemctl", &format!("#!/bin/sh\necho \"$@\" >>/calls\n{script}\n"), 0o755);
+        node.write("/etc/systemd/system/app.service", "[Service]\nExecStart=/bin/true\n", 0o644);
         std::fs::create_dir_all(node.at("/run/systemd/system")).unwrap();
         Some(Self { _mounts: mounts, node })
     }
