@@ -440,34 +440,6 @@ fn a_quota_is_as_no_space() {
     assert_same(&node.tree(), &tree, "withdrawn");
 }
 
-/// All of the disk, state included, at once: as the kernel does it when a disk fails.
-#[test]
-fn a_whole_disk_that_becomes_read_only_is_gone_on_from_when_it_is_writable() {
-    let Some(template) = Node::new() else { return };
-    let mut steps = Vec::new();
-    apply(&template.copy(), &old(), &mut |step| steps.push(step.to_owned())).unwrap();
-    let every = if std::env::var_os("MCX_SOAK").is_some() { 1 } else { 11 };
-    for (at, step) in steps.iter().enumerate().skip(3).step_by(every) {
-        let node = Node::new().unwrap();
-        before(&node);
-        let bare = node.tree();
-        let disk = Mounted::bind(node.root(), node.root().to_owned());
-        let mut seen = 0;
-        let ended = apply(&node, &old(), &mut |_| {
-            if seen == at {
-                disk.remount(true);
-            }
-            seen += 1;
-        });
-        assert!(ended.as_ref().err().is_none_or(|why| why.contains("Read-only file system")), "{step}: {ended:?}");
-        assert!(!matches!(ended, Ok(Ended::Done)), "{step}");
-        disk.remount(false);
-        done(&node, &old(), &format!("read-only before {step}, then not"));
-        done(&node, &empty(), step);
-        assert_same(&node.tree(), &bare, &format!("read-only before {step}, then withdrawn"));
-    }
-}
-
 #[test]
 fn a_lost_state_folder_is_as_none_and_an_unusable_one_is_named() {
     let Some(node) = Node::lasting() else { return };

@@ -135,7 +135,7 @@ fn managed(path: &str) -> Value {
 
 #[test]
 fn l07_a_file_that_is_replaced_and_a_folder_that_is_swapped_are_found_at_once() {
-    let Some(node) = Node::new() else { return };
+    let Some(node) = Node::lasting() else { return };
     // A sweep that never comes: what is found is found by events.
     let daemon = Daemon::plain(&node, &managed("/opt/a/b/x.conf"), "1h");
     let (file, dir) = (node.at("/opt/a/b/x.conf"), node.at("/opt/a"));
@@ -161,7 +161,7 @@ fn l07_a_file_that_is_replaced_and_a_folder_that_is_swapped_are_found_at_once() 
 /// The queue of events is full when the one that counts comes.
 #[test]
 fn events_that_were_lost_count_as_one() {
-    let Some(node) = Node::new() else { return };
+    let Some(node) = Node::lasting() else { return };
     let to = managed("/etc/x.conf");
     node.update(&empty(), &to);
     let (disk, items) = (node.disk(), items(&to));
@@ -205,7 +205,7 @@ fn a_mount_on_top_is_found_by_the_sweep_and_watched_from_then_on() {
 /// Of a way through a link, folders behind the link are not watched from above.
 #[test]
 fn a_folder_that_is_swapped_behind_a_link_is_found_by_the_sweep() {
-    let Some(node) = Node::new() else { return };
+    let Some(node) = Node::lasting() else { return };
     fs::create_dir_all(node.at("/var/deep/opt")).unwrap();
     node.link("/var/deep/opt", "/opt");
     let daemon = Daemon::plain(&node, &managed("/opt/x.conf"), "2s");
@@ -221,7 +221,7 @@ fn a_folder_that_is_swapped_behind_a_link_is_found_by_the_sweep() {
 #[test]
 #[allow(clippy::print_stderr, reason = "a skipped test says so")]
 fn without_watches_the_disk_is_swept_every_ten_seconds() {
-    let Some(node) = Node::new() else { return };
+    let Some(node) = Node::lasting() else { return };
     let shell = ["unshare", "--user", "--map-root-user"];
     let limit = "echo 3 > /proc/sys/user/max_inotify_watches && ";
     let tried = Command::new(shell[0]).args(&shell[1..]).args(["sh", "-c", &format!("{limit}true")]).output();
@@ -274,7 +274,7 @@ fn busy(daemon: &Daemon, what: &str, disturb: impl Fn() + Sync) -> (usize, usize
 
 #[test]
 fn a_file_that_is_written_all_the_time_is_one_reason_and_little_work() {
-    let Some(node) = Node::new() else { return };
+    let Some(node) = Node::lasting() else { return };
     let many: Vec<Value> = (0..500).map(|n| file(&format!("/etc/many/{n}"), &"x\n".repeat(2000), 0o644)).collect();
     let mut files = many;
     files.push(file("/opt/a/x.conf", "ours\n", 0o644));
@@ -298,7 +298,7 @@ fn a_file_that_is_written_all_the_time_is_one_reason_and_little_work() {
 /// So fast that events are lost over and over.
 #[test]
 fn a_flood_of_events_keeps_the_daemon_from_nothing() {
-    let Some(node) = Node::new() else { return };
+    let Some(node) = Node::lasting() else { return };
     let daemon = Daemon::plain(&node, &managed("/opt/a/x.conf"), "1h");
     let names = ["/opt/a/noise-1", "/opt/a/noise-2"].map(|name| node.at(name));
     names.iter().for_each(|name| fs::write(name, "").unwrap());
@@ -314,7 +314,7 @@ fn a_flood_of_events_keeps_the_daemon_from_nothing() {
 /// As a service that writes its own configuration each time that it finds another one: two that fight for a file.
 #[test]
 fn a_file_that_something_writes_back_each_time_fails_the_update_in_ever_longer_turns() {
-    let Some(node) = Node::new() else { return };
+    let Some(node) = Node::lasting() else { return };
     node.write("/etc/app.conf", "the service's own\n", 0o644);
     let first = config(&[file("/etc/other.conf", "x\n", 0o644)], &[], None);
     let daemon = Daemon::plain(&node, &first, "1h");

@@ -136,7 +136,7 @@ fn start(tool: &Path, node: &Node, dir: &Path, server: std::net::SocketAddr) -> 
         ),
     )
     .unwrap();
-    let log = fs::File::create(dir.join("log")).unwrap();
+    let log = fs::OpenOptions::new().create(true).append(true).open(dir.join("log")).unwrap();
     let child = sysfault::command(tool, node.root(), Set::Change, Fault::None, &dir.join("calls"))
         .arg(env!("CARGO_BIN_EXE_mcx"))
         .args(["daemon", "--node-name", "n1", "--listen", "127.0.0.1:0", "--watch-time", "10ms", "--log", "trace"])
