@@ -5,23 +5,16 @@
 
 #[path = "support/node_root.rs"]
 mod node_root;
+#[path = "support/programs.rs"]
+mod programs;
 
 use mcx::change::Action;
 use mcx::node::actions::{self, Outcome};
 use mcx::node::journal::{Journal, NotedAction, Stage};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::mount::{MsFlags, mount};
 use node_root::{Node, config, empty, file};
-use std::path::{Path, PathBuf};
+use programs::{Mounted, of_this_machine};
 use std::time::{Duration, Instant};
-
-/// A mount that goes with the test.
-struct Mounted(PathBuf);
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
-    }
-}
 
 /// A node on which a service manager seems to run, whose `systemctl` is a shell script; `$1` is the verb.
 struct Booted {
@@ -33,16 +26,7 @@ struct Booted {
 impl Booted {
     fn new(script: &str) -> Option<Self> {
         let node = Node::lasting()?;
-        let mut mounts = Vec::new();
-        for dir in ["/usr", "/bin", "/lib", "/lib64"] {
-            if Path::new(dir).exists() {
-                std::fs::create_dir_all(node.at(dir)).unwrap();
-                mount(Some(Path::new(dir)), &node.at(dir), None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
-                // What is mounted below it must not show on the machine itself.
-                mount(None::<&str>, &node.at(dir), None::<&str>, MsFlags::MS_PRIVATE, None::<&str>).unwrap();
-                mounts.insert(0, Mounted(node.at(dir)));
-            }
-        }
+        let mut mounts = of_this_machine(&node);
         let first_in_path = node.at("/usr/local/sbin");
         mount(Some("tmpfs"), &first_in_path, Some("tmpfs"), MsFlags::empty(), Some("size=1m")).unwrap();
         mounts.insert(0, Mounted(first_in_path));

@@ -4,6 +4,8 @@
 
 #[path = "support/node_root.rs"]
 mod node_root;
+#[path = "support/programs.rs"]
+mod programs;
 
 use mcx::node::journal::Stage;
 use node_root::{Node, assert_same, config, empty, file};
@@ -436,7 +438,7 @@ fn l15_one_unit_that_cannot_be_enabled_keeps_no_other_from_it_and_all_is_undone(
 
 #[test]
 fn l16_a_directory_with_a_unit_s_name_is_named_and_left() {
-    let Some(node) = Node::new() else { return };
+    let Some(node) = Node::lasting() else { return };
     fs::create_dir(node.at("/etc/systemd/system/dir.service")).unwrap();
     let bare = node.tree();
     let (_, obstacles) = node.check(&empty(), &units(&[json!({"name": "dir.service", "enabled": true})]), false);
@@ -455,21 +457,25 @@ fn l16_a_directory_with_a_unit_s_name_is_named_and_left() {
 
 #[test]
 fn l17_a_unit_that_is_enabled_until_the_next_boot_is_disabled_for_this_one_too() {
-    let Some(node) = Node::new() else { return };
-    node.systemctl(&["enable", "--runtime", "vendor.service"]);
-    assert_eq!(node.systemctl(&["is-enabled", "vendor.service"]), "enabled-runtime");
+    let Some(node) = Node::lasting() else { return };
+    // A folder in `/run/systemd` is what a running systemd is known by: `systemctl` is that of the root from then on.
+    let mounts = programs::of_this_machine(&node);
+    node.write("/etc/systemd/system/app.service", BODY, 0o644);
+    node.systemctl(&["enable", "--runtime", "app.service"]);
+    assert_eq!(node.systemctl(&["is-enabled", "app.service"]), "enabled-runtime");
     let (off, on) = (
-        units(&[json!({"name": "vendor.service", "enabled": false})]),
-        units(&[json!({"name": "vendor.service", "enabled": true})]),
+        units(&[json!({"name": "app.service", "enabled": false})]),
+        units(&[json!({"name": "app.service", "enabled": true})]),
     );
     node.update(&empty(), &off);
-    assert_eq!(node.systemctl(&["is-enabled", "vendor.service"]), "disabled");
+    assert_eq!(node.systemctl(&["is-enabled", "app.service"]), "disabled");
     node.update(&off, &on);
-    assert_eq!(node.systemctl(&["is-enabled", "vendor.service"]), "enabled");
+    assert_eq!(node.systemctl(&["is-enabled", "app.service"]), "enabled");
     // Both, and then neither.
-    node.systemctl(&["enable", "--runtime", "vendor.service"]);
+    node.systemctl(&["enable", "--runtime", "app.service"]);
     node.update(&on, &off);
-    assert_eq!(node.systemctl(&["is-enabled", "vendor.service"]), "disabled");
+    assert_eq!(node.systemctl(&["is-enabled", "app.service"]), "disabled");
+    drop(mounts);
 }
 
 /// What `systemctl` says of a unit that somebody else has made: none of it is a reason to do anything, or to fail.
