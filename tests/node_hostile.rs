@@ -14,23 +14,6 @@ fn keys() -> Value {
     config(&[], &[], Some(&[1]))
 }
 
-#[test] functions")]
-
-#[path = "support/node_root.rs"]
-mod node_root;
-
-use node_root::{BOOT, Node, config, empty, file};
-use serde_json::Value;
-use std::fs;
-
-fn keys() -> Value {
-    config(&[], &[], Some(&[1]))
-}
-
-fn below(tree: Tree, top: &str) -> Tree {
-    tree.into_iter().filter(|(path, _)| path.starts_with(top)).collect()
-}
-
 #[test]
 fn a_link_that_root_made_is_followed_inside_the_root() {
     let Some(node) = Node::lasting() else { return };
