@@ -184,7 +184,7 @@ impl Place {
     pub(in crate::node) fn stage_dir(&self, meta: Meta) -> io::Result<()> {
         mkdirat(&self.dir, self.staged.as_str(), Mode::from_bits_truncate(0o700) | FRESH)?;
         let made = step(&self.dir, OsStr::new(&self.staged))?;
-        if !is_fresh(&fstat(&made)?, SFlag::S_IFDIR) || has_entries(&made)? {
+        if !self.is_made(&fstat(&made)?, SFlag::S_IFDIR)? || has_entries(&made)? {
             return Err(taken());
         }
         set_meta(&made, meta)?;
@@ -195,8 +195,18 @@ impl Place {
     fn made(&self, kind: SFlag) -> io::Result<OwnedFd> {
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let made = openat(&self.dir, self.staged.as_str(), flags, Mode::empty())?;
-        let stat = fstat(&made)?;
-        if stat.st_nlink == 1 && is_fresh(&stat, kind) { Ok(made) } else { Err(taken()) }
+        if self.is_made(&fstat(&made)?, kind)? { Ok(made) } else { Err(taken()) }
+    }
+
+    /// Whether this can be what we made a moment ago. In a folder that is ours alone nothing else can; else it has our owner,
+    /// no other name, and the mark. A link has no mode: its target tells.
+    fn is_made(&self, made: &FileStat, kind: SFlag) -> io::Result<bool> {
+        let (dir, own) = (fstat(&self.dir)?, geteuid().as_raw());
+        let is_private = dir.st_uid == own && dir.st_mode & 0o022 == 0;
+        let is_single = kind == SFlag::S_IFDIR || made.st_nlink == 1;
+        let is_marked = kind == SFlag::S_IFLNK || made.st_mode & FRESH.bits() != 0;
+        let is_kind = made.st_mode & SFlag::S_IFMT.bits() == kind.bits();
+        Ok(is_kind && (is_private || (made.st_uid == own && is_single && is_marked)))
     }
 
     /// Whether something is staged.
@@ -266,12 +276,6 @@ fn set_meta(fd: &OwnedFd, meta: Meta) -> io::Result<()> {
 /// Gives what is held, whatever it is, to a user.
 fn own(held: &OwnedFd, uid: u32, gid: u32) -> io::Result<()> {
     Ok(fchownat(held, "", Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::AT_EMPTY_PATH)?)
-}
-
-/// Whether this can be what we made a moment ago. A link has no mode: its target tells.
-fn is_fresh(stat: &FileStat, kind: SFlag) -> bool {
-    let is_marked = kind == SFlag::S_IFLNK || stat.st_mode & FRESH.bits() != 0;
-    stat.st_mode & SFlag::S_IFMT.bits() == kind.bits() && stat.st_uid == geteuid().as_raw() && is_marked
 }
 
 fn taken() -> io::Error {
