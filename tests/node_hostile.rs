@@ -75,3 +75,36 @@ fn a_hard_link_s_other_name_is_not_written() {
     let tree = node.tree();
     assert_eq!(tree["/etc/unmanaged"].1, 0o600);
 }
+
+/// A folder of the user's under the very name that mcx would use keeps his keys away, and nothing else.
+#[test]
+fn what_a_user_puts_in_the_way_of_his_keys_holds_up_no_other_update() {
+    let Some(node) = Node::lasting() else { return };
+    // The name is known from what is staged there.
+    let probe = node.copy();
+    let mut journal = Node::open(&probe.disk(), &empty(), &keys());
+    let steps = probe.until(&mut journal, false, usize::MAX);
+    let at = steps.iter().position(|step| step.to_string() == "begin to switch").unwrap();
+    let probe = node.copy();
+    let mut journal = Node::open(&probe.disk(), &empty(), &keys());
+    probe.until(&mut journal, false, at);
+    let staged = probe.tree().into_keys().find(|path| path.starts_with("/home/boot/.ssh/.mcx-")).unwrap();
+
+    node.write(&format!("{staged}/his/own"), "x\n", 0o644);
+    for path in ["/home/boot/.ssh", &staged] {
+        node.own(path, BOOT, BOOT);
+    }
+    let before = node.tree();
+    let disk = node.disk();
+    let mut journal = Node::open(&disk, &empty(), &keys());
+    let error = node.runtime.block_on(disk.forward(&mut journal)).unwrap_err();
+    assert_eq!(error.to_string(), "cannot write /home/boot/.ssh/authorized_keys");
+    node.runtime.block_on(disk.back(&mut journal)).unwrap();
+    disk.close().unwrap();
+    drop(disk);
+    assert_eq!(node.tree(), before);
+    let other = config(&[file("/etc/x", "x\n", 0o644)], &[], None);
+    node.update(&empty(), &other);
+    node.update(&other, &empty());
+    assert_eq!(node.tree(), before);
+}

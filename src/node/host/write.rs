@@ -222,6 +222,8 @@ impl Place {
                 errno => Err(errno),
             })
             .or_else(|errno| match errno {
+                // No directory of ours is ever full: it is somebody's, and keeps nothing from being undone.
+                Errno::ENOTEMPTY | Errno::EEXIST => Ok(()),
                 // A disk that refuses says so before it looks: an update that has staged nothing there can still be undone.
                 Errno::EROFS | Errno::EPERM if !self.has_staged().unwrap_or(true) => Ok(()),
                 errno => Err(errno.into()),
