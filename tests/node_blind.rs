@@ -275,7 +275,7 @@ fn busy(daemon: &Daemon, what: &str, disturb: impl Fn() + Sync) -> (usize, usize
 #[test]
 fn a_file_that_is_written_all_the_time_is_one_reason_and_little_work() {
     let Some(node) = Node::lasting() else { return };
-    let many: Vec<Value> = (0..500).map(|n| file(&format!("/etc/many/{n}"), &"x\n".repeat(2000), 0o644)).collect();
+    let many: Vec<Value> = (0..500).map(|n| file(&format!("/etc/many/{n}"), &"x\n".repeat(200), 0o644)).collect();
     let mut files = many;
     files.push(file("/opt/a/x.conf", "ours\n", 0o644));
     let daemon = Daemon::plain(&node, &config(&files, &[], None), "1h");
