@@ -365,3 +365,140 @@ fn an_error_of_the_disk_in_the_middle_of_switching_is_gone_on_from() {
     disk.close().unwrap();
     assert_eq!(node.deviations(&disk, &new()), Vec::<String>::new());
 }
+
+/// What is at a target was small when it was looked at, and is more than the disk has when it is copied aside.
+#[test]
+fn an_original_that_grows_out_of_the_disk_is_let_go_and_the_update_undone() {
+    let Some(node) = Node::new() else { return };
+    let state = Mounted::tmpfs(node.at("/var/lib/mcx"), "size=1m");
+    node.write("/etc/grows", "small\n", 0o600);
+    let tree = node.tree();
+    let to = one("/etc/grows", 10);
+    let ended = apply(&node, &to, &mut |step| {
+        if step == "note what is at /etc/grows" {
+            fs::OpenOptions::new().write(true).open(node.at("/etc/grows")).unwrap().set_len(64 << 20).unwrap();
+        }
+    });
+    let Ok(Ended::Undone(why)) = ended else { panic!("{ended:?}") };
+    assert!(why.contains("No space left on device") && why.contains("/var/lib/mcx/originals/"), "{why}");
+    let left: Vec<_> =
+        fs::read_dir(state.0.join("originals")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with(".mcx-")), "{left:?}");
+    fs::write(node.at("/etc/grows"), "small\n").unwrap();
+    assert_same(&node.tree(), &tree, "undone");
+    done(&node, &to, "small again");
+    done(&node, &empty(), "small again");
+    assert_same(&node.tree(), &tree, "withdrawn");
+}
+
+/// A file system on a loop device, which goes with the test.
+struct Quota {
+    /// In a folder of its own, since a file cannot be unmounted while it is in use.
+    _image: tempfile::TempDir,
+    mounted: Mounted,
+}
+
+impl Quota {
+    /// btrfs with no more than `limit` bytes for the subvolume at `at`. None, with a word why, where there is none.
+    #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+    fn btrfs(at: PathBuf, limit: &str) -> Option<Self> {
+        let image = tempfile::tempdir().unwrap();
+        let file = image.path().join("image");
+        fs::File::create(&file).unwrap().set_len(128 << 20).unwrap();
+        fs::create_dir_all(&at).unwrap();
+        let script = "set -e; mkfs.btrfs -q \"$1\"; mount -o loop \"$1\" \"$2\"; btrfs quota enable \"$2\"; btrfs qgroup limit -e $3 0/5 \"$2\" || btrfs qgroup limit $3 0/5 \"$2\"";
+        let made = Command::new("sh").args(["-c", script, "sh"]).arg(&file).arg(&at).arg(limit).output().unwrap();
+        let mounted = Mounted(at);
+        if made.status.success() {
+            return Some(Self { _image: image, mounted });
+        }
+        eprintln!("skipped: no btrfs with a quota here: {}", String::from_utf8_lossy(&made.stderr));
+        None
+    }
+}
+
+#[test]
+fn a_quota_is_as_no_space() {
+    let Some(node) = Node::new() else { return };
+    let Some(quota) = Quota::btrfs(node.at("/etc/small"), "4M") else { return };
+    let tree = node.tree();
+    let to = one("/etc/small/big", 256 << 10);
+    let filler = quota.mounted.0.join("filler");
+    let ended = apply(&node, &to, &mut |step| {
+        if step == "stage /etc/small/big" {
+            let mut file = fs::File::create(&filler).unwrap();
+            while std::io::Write::write_all(&mut file, &[7; 64 << 10]).and_then(|()| file.sync_all()).is_ok() {}
+        }
+    });
+    let Ok(Ended::Undone(why)) = ended else { panic!("{ended:?}") };
+    assert!(why.contains("cannot write /etc/small/big: ") && why.to_lowercase().contains("quota"), "{why}");
+    fs::remove_file(&filler).unwrap();
+    assert!(Command::new("sync").arg("-f").arg(&quota.mounted.0).status().unwrap().success());
+    assert_same(&node.tree(), &tree, "undone");
+    done(&node, &to, "with space again");
+    done(&node, &empty(), "with space again");
+    assert_same(&node.tree(), &tree, "withdrawn");
+}
+
+#[test]
+fn a_lost_state_folder_is_as_none_and_an_unusable_one_is_named() {
+    let Some(node) = Node::lasting() else { return };
+    let to = one("/etc/x", 10);
+    done(&node, &to, "at first");
+    let tree = node.tree();
+    fs::remove_dir_all(node.at("/var/lib/mcx")).unwrap();
+    done(&node, &to, "with no state");
+    assert_same(&node.tree(), &tree, "with no state");
+    // A file in its place, then a link to somewhere else in it.
+    fs::remove_dir_all(node.at("/var/lib/mcx")).unwrap();
+    node.write("/var/lib/mcx", "", 0o644);
+    let why = apply(&node, &to, &mut |_| {}).unwrap_err();
+    assert!(why.contains("/var/lib/mcx"), "{why}");
+    fs::remove_file(node.at("/var/lib/mcx")).unwrap();
+    node.link("/nowhere/at/all", "/var/lib/mcx");
+    let why = apply(&node, &to, &mut |_| {}).unwrap_err();
+    assert!(why.contains("/var/lib/mcx"), "{why}");
+    assert_same(
+        &{
+            let mut tree = node.tree();
+            tree.remove("/var/lib/mcx");
+            tree
+        },
+        &tree,
+        "nothing is touched",
+    );
+}
+
+/// A device and a named pipe at managed paths, as drift: named, never opened to wait for somebody, never written.
+#[test]
+fn a_pipe_a_socket_or_a_device_in_a_managed_file_s_place_is_named_at_once() {
+    let Some(node) = Node::new() else { return };
+    let to = config(&[file("/etc/a", "a\n", 0o644)], &[], None);
+    done(&node, &to, "at first");
+    let at = node.at("/etc/a");
+    let kinds: [(&str, &str, fn(&Path)); 3] = [
+        ("a named pipe", "pipe", |at| {
+            nix::unistd::mkfifo(at, nix::sys::stat::Mode::from_bits_truncate(0o644)).unwrap()
+        }),
+        ("a socket", "socket", |at| drop(std::os::unix::net::UnixListener::bind(at).unwrap())),
+        // The null device: what is written to it by mistake is lost without a trace, so it is looked at below.
+        ("a device", "device", |at| {
+            use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+            mknod(at, SFlag::S_IFCHR, Mode::from_bits_truncate(0o644), makedev(1, 3)).unwrap();
+        }),
+    ];
+    for (kind, name, make) in kinds {
+        fs::remove_file(&at).unwrap();
+        make(&at);
+        let begun = std::time::Instant::now();
+        let disk = node.disk();
+        assert_eq!(node.deviations(&disk, &to), [format!("/etc/a is {kind}, expected a file")]);
+        let next = config(&[file("/etc/a", "b\n", 0o644)], &[], None);
+        let mut journal = Node::open(&disk, &to, &next);
+        node.runtime.block_on(disk.forward(&mut journal)).unwrap_err();
+        node.runtime.block_on(disk.back(&mut journal)).unwrap();
+        disk.close().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(20), "{name}");
+        assert!(!fs::symlink_metadata(&at).unwrap().is_file(), "{name}: it was replaced");
+    }
+}

@@ -4,9 +4,10 @@
 
 #[path = "support/node_root.rs"]
 mod node_root;
+#[path = "support/programs.rs"]
+mod programs;
 
 use mcx::node::host::Host;
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use node_root::Node;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -69,28 +70,10 @@ fn something_left_behind_with_the_pipes_does_not_hold_the_caller_up() {
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
-/// A mount that goes with the test.
-struct Mounted(std::path::PathBuf);
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
-    }
-}
-
 #[test]
 fn a_command_runs_inside_another_root() {
     let Some(node) = Node::lasting() else { return };
-    // The root's own programs: this machine's, seen through a mount.
-    let mut mounts = Vec::new();
-    for dir in ["/usr", "/bin", "/lib", "/lib64"] {
-        if !Path::new(dir).exists() {
-            continue;
-        }
-        std::fs::create_dir_all(node.at(dir)).unwrap();
-        mount(Some(Path::new(dir)), &node.at(dir), None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
-        mounts.push(Mounted(node.at(dir)));
-    }
+    let mounts = programs::of_this_machine(&node);
     let host = node.host();
     let run = |argv: &[&str]| node.runtime.block_on(host.run(argv, LIMIT)).unwrap();
     assert_eq!(run(&["cat", "/etc/group"]).stdout, node.read("/etc/group"));

@@ -1,24 +1,17 @@
 //! Odd and hostile things on the node: a user who owns a folder on the way leads no write elsewhere, and what is
-//! legitimate, such as `/home -> /var/home`, works.
+//! legitimate, such as `/home -> /var/home`, works. What he does all the while is in `node_races`.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
 #[path = "support/node_root.rs"]
 mod node_root;
 
-use node_root::{BOOT, Node, Tree, config, empty, file, items, named};
+use node_root::{BOOT, Node, config, empty, file};
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::{lchown, symlink};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 fn keys() -> Value {
     config(&[], &[], Some(&[1]))
-}
-
-fn below(tree: Tree, top: &str) -> Tree {
-    tree.into_iter().filter(|(path, _)| path.starts_with(top)).collect()
 }
 
 #[test]
@@ -83,46 +76,35 @@ fn a_hard_link_s_other_name_is_not_written() {
     assert_eq!(tree["/etc/unmanaged"].1, 0o600);
 }
 
-/// A process of the user's swaps `.ssh` between a folder and a link to `/etc/secret` as fast as it can, while the daemon
-/// writes and withdraws the keys. Whatever happens to the keys, nothing may ever appear in, or change below, `/etc`.
+/// A folder of the user's under the very name that mcx would use keeps his keys away, and nothing else.
 #[test]
-fn a_race_for_ssh_leads_no_write_elsewhere() {
-    let Some(node) = Node::new() else { return };
-    node.write("/etc/secret/authorized_keys", "secret\n", 0o600);
-    node.write("/etc/secret/x", "x\n", 0o600);
-    let before = below(node.tree(), "/etc");
-    let (home, secret) = (node.at("/home/boot"), node.at("/etc/secret"));
-    let stop = AtomicBool::new(false);
-    let mut written = 0;
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let (ssh, aside) = (home.join(".ssh"), home.join("aside"));
-            while !stop.load(Ordering::Relaxed) {
-                // All of it as the user would: whatever fails, the next turn tries again.
-                let _ = fs::rename(&ssh, &aside);
-                let _ = symlink(&secret, &ssh);
-                let _ = lchown(&ssh, Some(BOOT), Some(BOOT));
-                let _ = fs::remove_file(&ssh);
-                let _ = fs::rename(&aside, &ssh);
-                let _ = fs::remove_dir_all(&aside);
-            }
-        });
-        let disk = node.disk();
-        let end = Instant::now() + Duration::from_secs(3);
-        while Instant::now() < end {
-            for (from, to) in [(empty(), keys()), (keys(), empty())] {
-                let mut journal = Node::open(&disk, &from, &to);
-                if node.runtime.block_on(disk.forward(&mut journal)).is_ok() {
-                    written += 1;
-                }
-                let _ = node.runtime.block_on(disk.compare(&items(&keys())));
-                let _ = node.runtime.block_on(disk.back(&mut journal));
-                let _ = disk.close();
-                disk.adopt(&named(&empty())).unwrap();
-            }
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-    assert!(written > 0, "the race was never lost by the user: nothing was tried");
-    assert_eq!(below(node.tree(), "/etc"), before);
+fn what_a_user_puts_in_the_way_of_his_keys_holds_up_no_other_update() {
+    let Some(node) = Node::lasting() else { return };
+    // The name is known from what is staged there.
+    let probe = node.copy();
+    let mut journal = Node::open(&probe.disk(), &empty(), &keys());
+    let steps = probe.until(&mut journal, false, usize::MAX);
+    let at = steps.iter().position(|step| step.to_string() == "begin to switch").unwrap();
+    let probe = node.copy();
+    let mut journal = Node::open(&probe.disk(), &empty(), &keys());
+    probe.until(&mut journal, false, at);
+    let staged = probe.tree().into_keys().find(|path| path.starts_with("/home/boot/.ssh/.mcx-")).unwrap();
+
+    node.write(&format!("{staged}/his/own"), "x\n", 0o644);
+    for path in ["/home/boot/.ssh", &staged] {
+        node.own(path, BOOT, BOOT);
+    }
+    let before = node.tree();
+    let disk = node.disk();
+    let mut journal = Node::open(&disk, &empty(), &keys());
+    let error = node.runtime.block_on(disk.forward(&mut journal)).unwrap_err();
+    assert_eq!(error.to_string(), "cannot write /home/boot/.ssh/authorized_keys");
+    node.runtime.block_on(disk.back(&mut journal)).unwrap();
+    disk.close().unwrap();
+    drop(disk);
+    assert_eq!(node.tree(), before);
+    let other = config(&[file("/etc/x", "x\n", 0o644)], &[], None);
+    node.update(&empty(), &other);
+    node.update(&other, &empty());
+    assert_eq!(node.tree(), before);
 }

@@ -4,6 +4,8 @@
 
 #[path = "support/node_root.rs"]
 mod node_root;
+#[path = "support/programs.rs"]
+mod programs;
 
 use mcx::node::journal::Stage;
 use node_root::{Node, assert_same, config, empty, file};
@@ -352,4 +354,171 @@ fn an_enabling_that_made_only_some_links_is_no_success_and_one_that_was_cut_off_
         disk.close().unwrap();
         assert!(links.iter().all(|link| node.at(link).is_symlink()), "{missing} is not made");
     }
+}
+
+#[test]
+fn l12_a_unit_file_that_is_a_link_stays_whatever_happens_to_its_enablement() {
+    let Some(node) = Node::new() else { return };
+    node.write("/opt/linked.service", BODY, 0o644);
+    node.link("/opt/linked.service", "/etc/systemd/system/linked.service");
+    let bare = node.tree();
+    let enabled = |on: bool| units(&[json!({"name": "linked.service", "enabled": on})]);
+    for (first, second) in [(true, false), (false, true)] {
+        let node = node.copy();
+        node.update(&empty(), &enabled(first));
+        node.update(&enabled(first), &enabled(second));
+        assert!(node.at("/etc/systemd/system/linked.service").is_symlink(), "the unit is gone");
+        node.update(&enabled(second), &empty());
+        assert_same(&node.tree(), &bare, "withdrawn");
+    }
+    // And of one that was enabled before.
+    node.systemctl(&["enable", "linked.service"]);
+    let bare = node.tree();
+    node.update(&empty(), &enabled(false));
+    assert!(!node.at(WANTS).join("linked.service").is_symlink());
+    assert!(node.at("/etc/systemd/system/linked.service").is_symlink(), "the unit is gone");
+    node.update(&enabled(false), &empty());
+    assert_same(&node.tree(), &bare, "withdrawn");
+    // A file of ours in the link's place does not write through it.
+    let ours = units(&[json!({"name": "linked.service", "enabled": true, "contents": format!("{BODY}# ours\n")})]);
+    node.update(&empty(), &ours);
+    assert_eq!(node.read("/opt/linked.service"), BODY);
+    node.update(&ours, &empty());
+    assert_same(&node.tree(), &bare, "withdrawn");
+}
+
+#[test]
+fn l14_a_unit_without_contents_is_no_empty_file_and_so_no_mask() {
+    let Some(node) = Node::new() else { return };
+    let bare = node.tree();
+    let to = units(&[json!({"name": "vendor.service", "contents": "", "enabled": true})]);
+    node.update(&empty(), &to);
+    assert!(!node.at("/etc/systemd/system/vendor.service").exists());
+    assert_eq!(node.systemctl(&["is-enabled", "vendor.service"]), "enabled");
+    // An empty file that somebody else has put there masks it, and is found.
+    node.write("/etc/systemd/system/vendor.service", "", 0o644);
+    assert_eq!(node.systemctl(&["is-enabled", "vendor.service"]), "masked");
+    assert_eq!(node.deviations(&node.disk(), &to), ["vendor.service is masked, expected enabled"]);
+    fs::remove_file(node.at("/etc/systemd/system/vendor.service")).unwrap();
+    node.update(&to, &empty());
+    assert_same(&node.tree(), &bare, "withdrawn");
+}
+
+#[test]
+fn l15_a_sibling_that_does_not_exist_is_no_error_and_leaves_nothing() {
+    let Some(node) = Node::new() else { return };
+    let bare = node.tree();
+    let to =
+        units(&[json!({"name": "app.service", "enabled": true, "contents": format!("{BODY}Also=none.service\n")})]);
+    node.update(&empty(), &to);
+    assert_eq!(node.systemctl(&["is-enabled", "app.service"]), "enabled");
+    node.update(&to, &empty());
+    assert_same(&node.tree(), &bare, "withdrawn");
+}
+
+#[test]
+fn l15_one_unit_that_cannot_be_enabled_keeps_no_other_from_it_and_all_is_undone() {
+    let Some(node) = Node::new() else { return };
+    let bare = node.tree();
+    let bad = "[Service]\nExecStart=/bin/true\n[Install]\nAlias=ntp.service\n";
+    let to = units(&[
+        json!({"name": "a.service", "enabled": true, "contents": BODY}),
+        json!({"name": "b.service", "enabled": true, "contents": bad}),
+        json!({"name": "c.service", "enabled": true, "contents": BODY}),
+    ]);
+    let disk = node.disk();
+    let mut journal = Node::open(&disk, &empty(), &to);
+    let error = node.runtime.block_on(disk.forward(&mut journal)).unwrap_err().to_string();
+    assert!(error.contains("b.service"), "{error}");
+    assert!(node.at(WANTS).join("a.service").is_symlink(), "each is a call of its own");
+    node.runtime.block_on(disk.back(&mut journal)).unwrap();
+    disk.close().unwrap();
+    assert_same(&node.tree(), &bare, "undone");
+}
+
+#[test]
+fn l16_a_directory_with_a_unit_s_name_is_named_and_left() {
+    let Some(node) = Node::lasting() else { return };
+    fs::create_dir(node.at("/etc/systemd/system/dir.service")).unwrap();
+    let bare = node.tree();
+    let (_, obstacles) = node.check(&empty(), &units(&[json!({"name": "dir.service", "enabled": true})]), false);
+    assert_eq!(
+        obstacles,
+        ["dir.service cannot be enabled: it does not exist on this node; install it, or give it contents"]
+    );
+    let (_, obstacles) = node.check(&empty(), &units(&[json!({"name": "dir.service", "contents": BODY})]), false);
+    assert!(obstacles.len() == 1 && obstacles[0].contains("an empty directory"), "{obstacles:?}");
+    // Nothing is enabled of what is no unit: to have it disabled is no work, and no finding.
+    let off = units(&[json!({"name": "dir.service", "enabled": false})]);
+    node.update(&empty(), &off);
+    node.update(&off, &empty());
+    assert_same(&node.tree(), &bare, "withdrawn");
+}
+
+#[test]
+fn l17_a_unit_that_is_enabled_until_the_next_boot_is_disabled_for_this_one_too() {
+    let Some(node) = Node::lasting() else { return };
+    // A folder in `/run/systemd` is what a running systemd is known by: `systemctl` is that of the root from then on.
+    let mounts = programs::of_this_machine(&node);
+    node.write("/etc/systemd/system/app.service", BODY, 0o644);
+    node.systemctl(&["enable", "--runtime", "app.service"]);
+    assert_eq!(node.systemctl(&["is-enabled", "app.service"]), "enabled-runtime");
+    let (off, on) = (
+        units(&[json!({"name": "app.service", "enabled": false})]),
+        units(&[json!({"name": "app.service", "enabled": true})]),
+    );
+    node.update(&empty(), &off);
+    assert_eq!(node.systemctl(&["is-enabled", "app.service"]), "disabled");
+    node.update(&off, &on);
+    assert_eq!(node.systemctl(&["is-enabled", "app.service"]), "enabled");
+    // Both, and then neither.
+    node.systemctl(&["enable", "--runtime", "app.service"]);
+    node.update(&on, &off);
+    assert_eq!(node.systemctl(&["is-enabled", "app.service"]), "disabled");
+    drop(mounts);
+}
+
+/// What `systemctl` says of a unit that somebody else has made: none of it is a reason to do anything, or to fail.
+#[test]
+fn an_alias_and_an_indirect_unit_are_as_enabled_as_they_can_be() {
+    let Some(node) = Node::new() else { return };
+    node.vendor("socketed.service", "[Service]\nExecStart=/bin/true\n[Install]\nAlso=vendor.service\n");
+    node.link("chronyd.service", "/usr/lib/systemd/system/time.service");
+    for name in ["socketed.service", "time.service"] {
+        let node = node.copy();
+        let bare = node.tree();
+        for on in [true, false] {
+            let to = units(&[json!({"name": name, "enabled": on})]);
+            node.update(&empty(), &to);
+            node.update(&to, &empty());
+            assert_same(&node.tree(), &bare, &format!("{name} {on} withdrawn"));
+        }
+    }
+}
+
+/// Units of a generator and those of `systemd-run`: there until the next boot or reload, made by somebody else.
+#[test]
+fn generated_and_transient_units_are_never_enabled_nor_disabled_nor_a_finding() {
+    let Some(node) = Node::new() else { return };
+    node.write("/run/systemd/generator/made.service", BODY, 0o644);
+    node.write("/run/systemd/transient/run.service", BODY, 0o644);
+    assert_eq!(node.systemctl(&["is-enabled", "made.service"]), "generated");
+    assert_eq!(node.systemctl(&["is-enabled", "run.service"]), "transient");
+    let bare = node.tree();
+    for name in ["made.service", "run.service"] {
+        let off = units(&[json!({"name": name, "enabled": false})]);
+        node.update(&empty(), &off);
+        node.update(&off, &empty());
+        assert_same(&node.tree(), &bare, name);
+    }
+    let on = units(&[json!({"name": "made.service", "enabled": true})]);
+    node.update(&empty(), &on);
+    node.update(&on, &empty());
+    assert_same(&node.tree(), &bare, "withdrawn");
+    // It is gone with the next boot, so there is nothing that could be enabled for good.
+    let (_, obstacles) = node.check(&empty(), &units(&[json!({"name": "run.service", "enabled": true})]), false);
+    assert_eq!(
+        obstacles,
+        ["run.service cannot be enabled: it does not exist on this node; install it, or give it contents"]
+    );
 }

@@ -196,7 +196,7 @@ impl Checker<'_> {
         let kind = self.root.seen(path).map_err(Error::file("look at", path))?.kind;
         let what = match kind {
             Kind::Dir => {
-                let is_empty = self.root.names(path).map_err(Error::file("read", path))?.is_empty();
+                let is_empty = !self.root.has_names(path).map_err(Error::file("read", path))?;
                 if self.forced && is_empty {
                     return Ok(());
                 }

@@ -13,6 +13,8 @@ use std::io::{self, Read};
 const ENOUGH_FOR_THREADS: usize = 64;
 /// More would only wait for the disk, and each costs memory.
 const THREAD_LIMIT: usize = 4;
+/// Bytes beyond what is expected that are looked at for whether they are only blanks: the file may be endless.
+const BLANK_LIMIT: usize = 64 << 10;
 
 /// Something of a managed item that is not as the config says. Printed as one line; never with content.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,16 +77,18 @@ pub(super) fn is_as_wanted(root: &Root, path: &str, want: &Want) -> Result<bool,
         Want::File(file) => {
             let meta = (Some(seen.uid), Some(seen.gid), seen.mode) == (file.uid.number, file.gid.number, file.mode);
             seen.kind == Kind::File && meta && seen.size == file.bytes.size() && {
-                digest(root, path)?.is_some_and(|found| found == file.bytes.sha256())
+                digest(root, path, seen.size)?.is_some_and(|found| found == file.bytes.sha256())
             }
         }
     })
 }
 
-/// SHA-256 of a regular file; none when it has just gone or become something else.
-pub(super) fn digest(root: &Root, path: &str) -> Result<Option<[u8; 32]>, Error> {
+/// SHA-256 of a regular file of this size; none when it has just gone or become something else. No more is ever read: a
+/// file that grows all the time, or was made to look endless, would not end.
+pub(super) fn digest(root: &Root, path: &str, size: u64) -> Result<Option<[u8; 32]>, Error> {
     let mut file = match root.file(path) {
-        Ok((file, _)) => file,
+        Ok((_, seen)) if seen.size != size => return Ok(None),
+        Ok((file, _)) => file.take(size.saturating_add(1)),
         Err(_) if root.seen(path).is_ok_and(|seen| seen.kind != Kind::File) => return Ok(None),
         Err(error) => return Err(Error::file("read", path)(error)),
     };
@@ -92,7 +96,8 @@ pub(super) fn digest(root: &Root, path: &str) -> Result<Option<[u8; 32]>, Error>
     let mut part = vec![0; 128 << 10];
     loop {
         match file.read(&mut part) {
-            Ok(0) => return Ok(Some(digest.finalize().into())),
+            // One byte more was allowed for, and is left when there was none.
+            Ok(0) => return Ok((file.limit() == 1).then(|| digest.finalize().into())),
             Ok(count) => digest.update(&part[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(Error::file("read", path)(error)),
@@ -191,7 +196,7 @@ fn file_differs(
     }
     let mut whats = Vec::new();
     let same_size = seen.size == want.bytes.size();
-    let digest = if same_size { digest(root, path)? } else { None };
+    let digest = if same_size { digest(root, path, seen.size)? } else { None };
     if digest != Some(want.bytes.sha256()) {
         whats.push(format!("has other contents{}", where_differs(root, path, &want.bytes)?));
     }
@@ -249,6 +254,7 @@ fn first_difference(expected: &[u8], found: &mut impl Read) -> io::Result<Option
     let mut at = 0;
     let mut differs = false;
     let mut blank = true;
+    let mut beyond = 0;
     let mut part = vec![0; 64 << 10];
     loop {
         let count = match found.read(&mut part) {
@@ -264,7 +270,8 @@ fn first_difference(expected: &[u8], found: &mut impl Read) -> io::Result<Option
                 line += u64::from(*byte == b'\n');
             } else {
                 differs = true;
-                blank &= byte.is_ascii_whitespace();
+                beyond += 1;
+                blank &= byte.is_ascii_whitespace() && beyond <= BLANK_LIMIT;
             }
         }
         if !blank {

@@ -252,6 +252,10 @@ impl Daemon {
         if self.s.now.saturating_sub(self.swept) >= sweep {
             self.swept = self.s.now;
             self.forget_looks();
+            if !self.blind.load(Ordering::Relaxed) {
+                // A folder can become another without a word, as below a mount: which ones are watched is looked up anew.
+                self.watching = None;
+            }
         }
         self.s.force = self.disk.host().force_file();
         if self.s.boot_id.is_none() {

@@ -119,7 +119,7 @@ impl<'a> Look<'a> {
     /// The bytes of a file; of one larger than any that mcx writes, only what it is.
     fn file(&self, path: &str, size: u64) -> Result<Side<'static>, Error> {
         if size > Content::FILE_LIMIT {
-            let digest = compare::digest(self.root, path)?.unwrap_or_default();
+            let digest = compare::digest(self.root, path, size)?.unwrap_or_default();
             return Ok((Blob::new(size, &digest), None));
         }
         let bytes = self.root.read(path, Content::FILE_LIMIT).map_err(Error::file("read", path))?;

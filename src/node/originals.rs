@@ -110,7 +110,8 @@ impl Original {
             (Was::File { mode, uid, gid, size, sha256, .. }, Kind::File) => {
                 meta(mode, uid, gid)
                     && seen.size == *size
-                    && super::compare::digest(root, &self.path)?.is_some_and(|digest| form::hex(&digest) == *sha256)
+                    && super::compare::digest(root, &self.path, *size)?
+                        .is_some_and(|digest| form::hex(&digest) == *sha256)
             }
             _ => false,
         })
@@ -187,12 +188,17 @@ impl<'a> Originals<'a> {
         let fails = || Error::file("write", &at);
         let place = self.place(&blob)?;
         place.unstage().map_err(fails())?;
-        let mut source = Source { of: file.take(seen.size), has_failed: false };
+        let mut source = Source { of: file.take(seen.size), read: 0, has_failed: false };
         let staged = place.stage_file(&mut source, PRIVATE);
+        if staged.is_err() {
+            // The cause is what counts. What fills the disk must not stay: the way back needs space, too.
+            let _ = place.unstage();
+        }
         let digest =
             staged.map_err(if source.has_failed { Error::file("read", path) } else { Error::file("write", &at) })?;
         place.switch().and_then(|()| place.sync()).map_err(fails())?;
-        let (mode, uid, gid, size) = (seen.mode, seen.uid, seen.gid, seen.size);
+        // Its size is that of the copy: the file may have been cut short meanwhile.
+        let (mode, uid, gid, size) = (seen.mode, seen.uid, seen.gid, source.read);
         Ok(Was::File { mode, uid, gid, size, sha256: form::hex(&digest), blob })
     }
 
@@ -309,12 +315,15 @@ impl<'a> Originals<'a> {
 /// What is copied, so that an error is told of the side that it is on.
 struct Source<R> {
     of: R,
+    /// Bytes until now.
+    read: u64,
     has_failed: bool,
 }
 
 impl<R: Read> Read for Source<R> {
     fn read(&mut self, part: &mut [u8]) -> std::io::Result<usize> {
         let read = self.of.read(part);
+        self.read += read.as_ref().map_or(0, |count| *count as u64);
         self.has_failed = read.as_ref().is_err_and(|error| error.kind() != std::io::ErrorKind::Interrupted);
         read
     }

@@ -239,11 +239,11 @@ impl Transaction {
 
     /// A directory in a file's place goes only when the force file asks for it, and only if it is empty.
     fn refuse_dir(&self, path: &str) -> Result<(), Error> {
-        let names = self.host.root().names(path).map_err(Error::file("read", path))?;
-        if self.forced && names.is_empty() {
+        let is_full = self.host.root().has_names(path).map_err(Error::file("read", path))?;
+        if self.forced && !is_full {
             return Ok(());
         }
-        let why = if names.is_empty() { "an empty directory" } else { "a directory that is not empty" };
+        let why = if is_full { "a directory that is not empty" } else { "an empty directory" };
         Err(Error::Other(format!("{path} is {why}, where a file belongs; move it away")))
     }
 

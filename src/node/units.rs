@@ -121,19 +121,33 @@ fn missing_link(root: &Root, unit: &str) -> Result<Option<String>, Error> {
 /// links of all instances go with it; their word is not the template's (L-15).
 pub(super) async fn disable(host: &Host, unit: &str, goes: bool) -> Result<(), Error> {
     let found = word(host, unit).await?;
-    if found.starts_with("masked") {
-        // `systemctl` would do nothing (L-11), and the links would count again once the mask goes.
-        return remove_links(host.root(), unit);
+    if found.starts_with("masked") || is_linked(host.root(), unit)? {
+        // Of a masked one `systemctl` would do nothing (L-11), and the links would count again once the mask goes. Of one
+        // whose file is a link it would remove that, too (L-12), and with it the unit.
+        remove_links(host.root(), unit)?;
+        return disable_runtime(host, unit).await;
     }
     if found == "enabled" || (goes && is_template(unit) && found != "not-found") {
         change(host, &["disable", "--no-reload", "--", unit]).await?;
     } else if found != "enabled-runtime" {
         return Ok(());
     }
+    disable_runtime(host, unit).await
+}
+
+async fn disable_runtime(host: &Host, unit: &str) -> Result<(), Error> {
     if word(host, unit).await? == "enabled-runtime" {
         change(host, &["disable", "--no-reload", "--runtime", "--", unit]).await?;
     }
     Ok(())
+}
+
+/// Whether a unit's file is a link of an administrator's to a file elsewhere; one to another name is an alias.
+fn is_linked(root: &Root, unit: &str) -> Result<bool, Error> {
+    let path = unit_path(unit);
+    let seen = root.seen(&path).map_err(Error::file("look at", &path))?;
+    let Kind::Link(target) = &seen.kind else { return Ok(false) };
+    Ok(base(&String::from_utf8_lossy(target)) == unit)
 }
 
 /// Removes the links that enable a unit, and none of its siblings'.
@@ -152,7 +166,8 @@ pub(super) fn remove_links(root: &Root, unit: &str) -> Result<(), Error> {
 
 /// Sets a unit to what its distribution wants; for one whose earlier enablement is unknown.
 pub(super) async fn preset(host: &Host, unit: &str) -> Result<(), Error> {
-    if word(host, unit).await? == "not-found" {
+    // To that of a link it would do what `disable` does.
+    if word(host, unit).await? == "not-found" || is_linked(host.root(), unit)? {
         return Ok(());
     }
     change(host, &["preset", "--no-reload", "--", unit]).await

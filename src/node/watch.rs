@@ -12,6 +12,7 @@ use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask};
 use nix::sys::stat::fstat;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Quiet for this long ends a burst.
 const QUIET: Duration = Duration::from_millis(100);
@@ -36,6 +37,8 @@ pub(super) struct Watch {
     armed: Option<Armed>,
     /// An event was taken from the queue and not reported yet: the caller may have stopped waiting in between.
     pending: bool,
+    /// When the queue last overflowed, or a watched folder went.
+    lost: Option<Instant>,
 }
 
 struct Armed {
@@ -49,6 +52,11 @@ struct Armed {
 impl Watch {
     /// Ends when something may have changed.
     pub(super) async fn changed(&mut self, root: &Root, layout: &Layout) -> Result<(), Error> {
+        if let Some(lost) = self.lost {
+            // Who makes so many events that some are lost goes on with it: it is heard as often as any burst.
+            tokio::time::sleep_until(lost + BURST).await;
+            self.lost = None;
+        }
         let wanted = wanted(root, layout)?;
         if self.armed.as_ref().is_none_or(|armed| armed.wanted != wanted) {
             self.armed = None;
@@ -63,29 +71,34 @@ impl Watch {
                 Seen::Nothing => {}
                 Seen::Something => self.pending = true,
                 Seen::Lost => {
-                    self.armed = None;
+                    self.lose();
                     return Ok(());
                 }
             }
         }
-        let end = tokio::time::Instant::now() + BURST;
+        let end = Instant::now() + BURST;
         loop {
-            let quiet = (tokio::time::Instant::now() + QUIET).min(end);
+            let quiet = (Instant::now() + QUIET).min(end);
             match tokio::time::timeout_at(quiet, armed.next()).await {
                 Err(_) => break,
                 Ok(seen) => {
                     if seen? == Seen::Lost {
-                        self.armed = None;
+                        self.lose();
                         break;
                     }
                 }
             }
-            if tokio::time::Instant::now() >= end {
+            if Instant::now() >= end {
                 break;
             }
         }
         self.pending = false;
         Ok(())
+    }
+
+    fn lose(&mut self) {
+        self.armed = None;
+        self.lost = Some(Instant::now());
     }
 }
 

@@ -325,7 +325,7 @@ impl Promised {
     }
 
     fn returned(&mut self) {
-        let Some(Call { name, path }) = self.calling.take() else { return };
+        let Some(Call { name, path, .. }) = self.calling.take() else { return };
         match name.as_str() {
             "rename" | "renameat" | "renameat2" | "unlink" | "unlinkat" | "rmdir" | "symlink" | "symlinkat"
             | "mkdir" | "mkdirat" => {

@@ -11,7 +11,10 @@
  *         a number: the call is not made and fails with this errno
  *   N     which call, from 1, counted over all threads and children in one order; N+: this one and all after it;
  *         0: none, so that LOG says which there are
- *   LOG   one line for each call that counts: its number, its name, its path
+ *   LOG   one line for each call that counts: its number, its name, its path; of one that makes something, or sets a mode,
+ *         a tab and the mode
+ *
+ * SYSFAULT_EXECS=FILE: one line for each program that is started, with its arguments and its environment.
  *
  * It ends as the program does, with 128 and the signal's number when a signal ended it; a program that has not ended
  * after two minutes is killed with all its children, and so is sysfault. SIGTERM is passed on.
@@ -179,6 +182,39 @@ static int makes(pid_t pid, const struct user_regs_struct *regs) {
     return (flags & (O_CREAT | O_TRUNC)) != 0;
 }
 
+/* The mode that something gets, before the umask; NONE for other calls. */
+static long mode_of(pid_t pid, const struct user_regs_struct *regs) {
+    switch (regs->orig_rax) {
+    case SYS_creat: case SYS_mkdir: case SYS_mknod: case SYS_chmod: case SYS_fchmod:
+        return (long)(regs->rsi & 07777);
+    case SYS_mkdirat: case SYS_mknodat: case SYS_fchmodat: case 452:
+        return (long)(regs->rdx & 07777);
+    case SYS_open:
+        return regs->rsi & O_CREAT ? (long)(regs->rdx & 07777) : NONE;
+    case SYS_openat:
+        return regs->rdx & O_CREAT ? (long)(regs->r10 & 07777) : NONE;
+    case SYS_openat2: /* the first two fields of struct open_how */
+        return ptrace(PTRACE_PEEKDATA, pid, regs->rdx, NULL) & O_CREAT ? ptrace(PTRACE_PEEKDATA, pid, regs->rdx + 8, NULL) & 07777 : NONE;
+    default:
+        return NONE;
+    }
+}
+
+/* What a program that has just been started was told. */
+static void tell_exec(pid_t pid, FILE *execs) {
+    const char *const names[] = {"cmdline", "environ"};
+    for (int i = 0; i < 2; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%d/%s", pid, names[i]);
+        FILE *from = fopen(path, "re");
+        for (int byte; from && (byte = getc(from)) != EOF;)
+            putc(byte && byte != '\n' ? byte : ' ', execs);
+        if (from)
+            fclose(from);
+    }
+    putc('\n', execs);
+}
+
 static int is_below(const char *path, const char *root) {
     size_t size = strcmp(root, "/") ? strlen(root) : 0;
     return !strncmp(path, root, size) && (path[size] == '/' || path[size] == 0);
@@ -229,6 +265,10 @@ int main(int count, char **argv) {
     if (!log)
         die(argv[5]);
     setvbuf(log, NULL, _IOLBF, 0);
+    FILE *execs = getenv("SYSFAULT_EXECS") ? fopen(getenv("SYSFAULT_EXECS"), "ae") : NULL;
+    if (execs)
+        setvbuf(execs, NULL, _IOLBF, 0);
+    unsetenv("SYSFAULT_EXECS");
 
     first = fork();
     if (first < 0)
@@ -263,6 +303,8 @@ int main(int count, char **argv) {
         /* New threads and children begin with a stop of the tracer's making. */
         if (signal == SIGSTOP)
             signal = 0;
+        if (event == PTRACE_EVENT_EXEC && execs)
+            tell_exec(pid, execs);
         if (event == PTRACE_EVENT_SECCOMP) {
             struct user_regs_struct regs;
             char path[PATH_SIZE];
@@ -273,7 +315,11 @@ int main(int count, char **argv) {
             int counts = is_below(path, root) && (changes || (every && is_own(pid)));
             if (counts) {
                 seen++;
-                fprintf(log, "%ld %s %s\n", seen, call->name, path);
+                long mode = mode_of(pid, &regs);
+                if (mode == NONE)
+                    fprintf(log, "%ld %s %s\n", seen, call->name, path);
+                else
+                    fprintf(log, "%ld %s %s\t%lo\n", seen, call->name, path, mode);
                 if (at && (seen == at || (onwards && seen > at))) {
                     if (!strncmp(what, "kill", 4)) {
                         kill(first, SIGKILL);

@@ -26,6 +26,8 @@ pub(crate) struct State {
     pub(crate) policy: Option<Value>,
     /// Reasons of the Events that were published.
     pub(crate) events: Vec<String>,
+    /// All that the daemon has written: patches and Events, as they came.
+    pub(crate) said: Vec<String>,
     /// `state` or `phase` of the Node after each patch by the daemon.
     pub(crate) story: Vec<String>,
     /// No request is answered.
@@ -41,6 +43,7 @@ impl NodeApi {
             configs: std::collections::BTreeMap::default(),
             policy: None,
             events: vec![],
+            said: vec![],
             story: vec![],
             cut: false,
             version: 0,
@@ -191,6 +194,9 @@ impl NodeApi {
             (code, text)
         };
         let mut state = self.state();
+        if *method != Method::GET {
+            state.said.push(sent.to_string());
+        }
         if path.contains("/events") {
             state.events.push(sent["reason"].as_str().unwrap_or_default().to_owned());
             return (201, sent);

@@ -102,7 +102,7 @@ impl Scenario {
         Some(this)
     }
 
-    fn argv(&self, node: &Node, wish: Wish) -> Vec<PathBuf> {
+    pub(crate) fn argv(&self, node: &Node, wish: Wish) -> Vec<PathBuf> {
         let mut argv: Vec<PathBuf> = vec![env!("CARGO_BIN_EXE_mcx").into(), "apply".into(), "--root".into()];
         argv.push(node.root().into());
         let input = match wish {

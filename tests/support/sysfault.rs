@@ -40,6 +40,8 @@ pub(crate) struct Call {
     pub(crate) name: String,
     /// As seen from the root.
     pub(crate) path: String,
+    /// Of a call that makes something or sets a mode: that mode, before the umask.
+    pub(crate) mode: Option<u32>,
 }
 
 /// How the program ended.
@@ -122,5 +124,7 @@ pub(crate) fn call(line: &str, root: &Path) -> Option<Call> {
     let (_, rest) = line.split_once(' ')?;
     let (name, path) = rest.split_once(' ')?;
     let path = path.strip_prefix(root.to_str()?)?;
-    Some(Call { name: name.to_owned(), path: if path.is_empty() { "/" } else { path }.to_owned() })
+    let (path, mode) = path.split_once('\t').map_or((path, None), |(path, mode)| (path, Some(mode)));
+    let mode = mode.map(|mode| u32::from_str_radix(mode, 8).unwrap());
+    Some(Call { name: name.to_owned(), path: if path.is_empty() { "/" } else { path }.to_owned(), mode })
 }

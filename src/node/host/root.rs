@@ -216,6 +216,15 @@ impl Root {
         Ok(names)
     }
 
+    /// Whether anything is in a directory; nothing when it is absent. It may be a user's, so it is not read whole.
+    pub(in crate::node) fn has_names(&self, path: &str) -> io::Result<bool> {
+        match self.dir(path) {
+            Ok(dir) => has_entries(&dir),
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The nearest directory at or above `path` that is there, with its path.
     pub(in crate::node) fn nearest_dir<'a>(&self, path: &'a str) -> io::Result<(OwnedFd, &'a str)> {
         let mut at = path;
@@ -262,6 +271,17 @@ pub(super) fn step(dir: &impl AsFd, relative: &OsStr) -> io::Result<OwnedFd> {
         }
     }
     Ok(result?)
+}
+
+/// Whether anything is in an open directory.
+pub(super) fn has_entries(dir: &OwnedFd) -> io::Result<bool> {
+    let mut dir = Dir::from_fd(step(dir, OsStr::new("."))?)?;
+    for entry in dir.iter() {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 pub(super) fn seen_at(dir: &impl AsFd, name: &str) -> io::Result<Seen> {

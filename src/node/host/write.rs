@@ -4,11 +4,11 @@
 //! take the target's place by rename. The staged name is a function of the target's, so that what a crash left behind is
 //! found without a search.
 
-use super::root::{Kind, Root, Seen, is_absent, is_blocked, seen_at, split, step};
+use super::root::{Kind, Root, Seen, fd_path, has_entries, is_absent, is_blocked, seen_at, split, step};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
-use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fchownat, fsync, mkfifoat, symlinkat, unlinkat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat, renameat2};
+use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmod, fchmodat, fstat, mkdirat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fchownat, fsync, geteuid, mkfifoat, symlinkat, unlinkat};
 use sha2::{Digest as _, Sha256};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,6 +18,10 @@ use std::os::unix::ffi::OsStrExt as _;
 
 /// What every name of ours beside a target begins with.
 pub const STAGED_PREFIX: &str = ".mcx-";
+
+/// Of what is made by name and only then opened: in a folder of a user's something else may have its name by then, and the
+/// sticky bit, which no umask takes away and hardly anything else has, tells ours from it.
+const FRESH: Mode = Mode::S_ISVTX;
 
 /// Mode and owner of what is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,28 +164,49 @@ impl Place {
     /// Stages a symlink.
     pub(in crate::node) fn stage_link(&self, target: &[u8], uid: u32, gid: u32) -> io::Result<()> {
         symlinkat(OsStr::from_bytes(target), &self.dir, self.staged.as_str())?;
-        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-        Ok(fchownat(&self.dir, self.staged.as_str(), Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW)?)
+        let made = self.made(SFlag::S_IFLNK)?;
+        if readlinkat(&made, "")?.as_bytes() != target {
+            return Err(taken());
+        }
+        own(&made, uid, gid)
     }
 
     /// Stages a named pipe.
     pub(in crate::node) fn stage_fifo(&self, meta: Meta) -> io::Result<()> {
-        mkfifoat(&self.dir, self.staged.as_str(), Mode::from_bits_truncate(0o600))?;
-        // Opened for reading and without waiting, a pipe answers at once.
-        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        set_meta(&openat(&self.dir, self.staged.as_str(), flags, Mode::empty())?, meta)
+        mkfifoat(&self.dir, self.staged.as_str(), Mode::from_bits_truncate(0o600) | FRESH)?;
+        let made = self.made(SFlag::S_IFIFO)?;
+        own(&made, meta.uid, meta.gid)?;
+        let mode = Mode::from_bits_truncate(meta.mode);
+        Ok(fchmodat(AT_FDCWD, &fd_path(&made), mode, FchmodatFlags::FollowSymlink)?)
     }
 
     /// Stages an empty directory.
     pub(in crate::node) fn stage_dir(&self, meta: Meta) -> io::Result<()> {
-        mkdirat(&self.dir, self.staged.as_str(), Mode::from_bits_truncate(0o700))?;
+        mkdirat(&self.dir, self.staged.as_str(), Mode::from_bits_truncate(0o700) | FRESH)?;
         let made = step(&self.dir, OsStr::new(&self.staged))?;
-        // In a folder of a user's another directory may have taken its place: what is not ours is not given away.
-        if fstat(&made)?.st_uid != nix::unistd::geteuid().as_raw() || has_entries(&made)? {
-            return Err(io::Error::other("another directory has taken its place"));
+        if !self.is_made(&fstat(&made)?, SFlag::S_IFDIR)? || has_entries(&made)? {
+            return Err(taken());
         }
         set_meta(&made, meta)?;
         Ok(fsync(&made)?)
+    }
+
+    /// What was just made under the staged name, held, so that owner and mode are given to it and to nothing else.
+    fn made(&self, kind: SFlag) -> io::Result<OwnedFd> {
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let made = openat(&self.dir, self.staged.as_str(), flags, Mode::empty())?;
+        if self.is_made(&fstat(&made)?, kind)? { Ok(made) } else { Err(taken()) }
+    }
+
+    /// Whether this can be what we made a moment ago. In a folder that is ours alone nothing else can; else it has our owner,
+    /// no other name, and the mark. A link has no mode: its target tells.
+    fn is_made(&self, made: &FileStat, kind: SFlag) -> io::Result<bool> {
+        let (dir, own) = (fstat(&self.dir)?, geteuid().as_raw());
+        let is_private = dir.st_uid == own && dir.st_mode & 0o022 == 0;
+        let is_single = kind == SFlag::S_IFDIR || made.st_nlink == 1;
+        let is_marked = kind == SFlag::S_IFLNK || made.st_mode & FRESH.bits() != 0;
+        let is_kind = made.st_mode & SFlag::S_IFMT.bits() == kind.bits();
+        Ok(is_kind && (is_private || (made.st_uid == own && is_single && is_marked)))
     }
 
     /// Whether something is staged.
@@ -197,6 +222,8 @@ impl Place {
                 errno => Err(errno),
             })
             .or_else(|errno| match errno {
+                // No directory of ours is ever full: it is somebody's, and keeps nothing from being undone.
+                Errno::ENOTEMPTY | Errno::EEXIST => Ok(()),
                 // A disk that refuses says so before it looks: an update that has staged nothing there can still be undone.
                 Errno::EROFS | Errno::EPERM if !self.has_staged().unwrap_or(true) => Ok(()),
                 errno => Err(errno.into()),
@@ -248,19 +275,18 @@ fn set_meta(fd: &OwnedFd, meta: Meta) -> io::Result<()> {
     Ok(fchmod(fd, Mode::from_bits_truncate(meta.mode))?)
 }
 
+/// Gives what is held, whatever it is, to a user.
+fn own(held: &OwnedFd, uid: u32, gid: u32) -> io::Result<()> {
+    Ok(fchownat(held, "", Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::AT_EMPTY_PATH)?)
+}
+
+fn taken() -> io::Error {
+    io::Error::other("something else has taken its place")
+}
+
 fn unlink(dir: &OwnedFd, name: &str, how: UnlinkatFlags) -> nix::Result<()> {
     match unlinkat(dir, name, how) {
         Err(Errno::ENOENT) => Ok(()),
         result => result,
     }
-}
-
-fn has_entries(dir: &OwnedFd) -> io::Result<bool> {
-    let mut dir = nix::dir::Dir::from_fd(step(dir, OsStr::new("."))?)?;
-    for entry in dir.iter() {
-        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
