@@ -9,6 +9,7 @@ use super::machine::OwnNode;
 use crate::api::protocol::{NodeState, Phase, PhaseSince};
 use crate::api::{CLUSTER, ConfigName, MachineConfig, MachineConfiguration, NodeName, Uid, annotation};
 use crate::change::policy::EffectivePolicy;
+use crate::client::{self, WATCH_SECONDS};
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::jiff::Timestamp;
@@ -21,10 +22,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest time for one request.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// A watch is begun anew this often, so that a connection that died without a word is noticed.
-const WATCH_SECONDS: u32 = 100;
+/// Longest time for one request: an API server that takes 10 s for each is slow, not away.
+const TIMEOUT: Duration = Duration::from_secs(15);
 /// Most bytes of an Event's note.
 const NOTE_LIMIT: usize = 1024;
 /// Kubeconfigs of a node's kubelet, for the API server's address alone.
@@ -92,7 +91,6 @@ pub async fn way(kubeconfig: Option<&Path>, root: &Path) -> Result<Config, Error
         }
         None => as_a_pod(root)?,
     };
-    config.default_retry = false;
     config.connect_timeout = Some(TIMEOUT);
     Ok(config)
 }
@@ -166,7 +164,7 @@ async fn bounded<T>(request: impl Future<Output = kube::Result<T>>) -> Result<Op
 impl Cluster {
     /// As the daemon of node `name`.
     pub fn connect(way: Config, name: NodeName) -> Result<Self, Error> {
-        let client = Client::try_from(way.clone()).map_err(|e| no_way("cannot make a client".into())(&e))?;
+        let client = client::client(way.clone()).map_err(|e| no_way("cannot make a client".into())(&e))?;
         Ok(Self { way: Some(way), ..Self::new(client, name) })
     }
 
@@ -186,7 +184,7 @@ impl Cluster {
 
     /// Whether the API server answers, over a new connection.
     pub async fn answers(&self) -> bool {
-        match self.way.clone().map(Client::try_from) {
+        match self.way.clone().map(client::client) {
             None => health::answers(&self.client).await,
             Some(Ok(client)) => health::answers(&client).await,
             Some(Err(_)) => false,
