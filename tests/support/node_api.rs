@@ -26,6 +26,8 @@ pub(crate) struct State {
     pub(crate) policy: Option<Value>,
     /// Reasons of the Events that were published.
     pub(crate) events: Vec<String>,
+    /// What they said.
+    pub(crate) notes: Vec<String>,
     /// `state` or `phase` of the Node after each patch by the daemon.
     pub(crate) story: Vec<String>,
     /// No request is answered.
@@ -41,6 +43,7 @@ impl NodeApi {
             configs: std::collections::BTreeMap::default(),
             policy: None,
             events: vec![],
+            notes: vec![],
             story: vec![],
             cut: false,
             version: 0,
@@ -193,6 +196,7 @@ impl NodeApi {
         let mut state = self.state();
         if path.contains("/events") {
             state.events.push(sent["reason"].as_str().unwrap_or_default().to_owned());
+            state.notes.push(sent["note"].as_str().unwrap_or_default().to_owned());
             return (201, sent);
         }
         if let Some(name) = path.strip_prefix(CONFIGS) {
