@@ -408,8 +408,9 @@ impl Daemon {
     fn ask_later(&mut self, error: &cluster::Error) {
         self.stale = 0;
         let count = self.api.0 + 1;
+        let asked = if let cluster::Error::Busy(_, asked) = error { *asked } else { Duration::ZERO };
         let wait = machine::back_off(API_WAIT.0, count, API_WAIT.1);
-        self.api = (count, self.now() + jittered(wait));
+        self.api = (count, self.now() + asked.max(jittered(wait)));
         if count == 1 || count.is_multiple_of(10) {
             tracing::warn!(%error, count, "the API server is asked again later");
         }
