@@ -30,11 +30,15 @@ mod node_root;
 mod weather;
 
 use machine::{Cost, FILE, Machine, Order, rendered};
+use mcx::node::disk::Disk;
+use mcx::node::host::Host;
+use mcx::node::{cluster, daemon};
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
 use weather::{Asked, Fault, Sky};
 
 /// Shorter than the guard's time, which is 10 s here.
@@ -329,6 +333,35 @@ fn a_daemon_whose_requests_hang_still_ends_within_seconds() {
     machine.want(1);
     machine.pass(Duration::from_secs(1));
     assert!(machine.stop() < Duration::from_secs(5));
+}
+
+/// The connection takes the first request, and nothing ever comes back, not even its end.
+#[test]
+fn a_list_that_is_never_answered_is_made_anew() {
+    let Some(mut machine) = Machine::new(Cost::Restart) else { return };
+    let (kubeconfig, root) = (machine.kubeconfig(), machine.node.root().to_owned());
+    machine.weather.set(Sky::Dead);
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let daemon = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut way = cluster::way(Some(&kubeconfig), &root).await.unwrap();
+            // Else it is the longest watch and a little more.
+            way.read_timeout = Some(Duration::from_secs(2));
+            let host = Host::open(&root).unwrap().with_program(env!("CARGO_BIN_EXE_mcx").into());
+            let disk = Disk::open(host.into(), Duration::ZERO).await.unwrap();
+            let cluster = cluster::Cluster::connect(way, "n1".into()).unwrap();
+            let (metrics, ready) = (daemon::Metrics::default(), Default::default());
+            daemon::run(disk, cluster, daemon::Options::default(), metrics, ready, stopped).await.unwrap();
+        });
+    });
+    machine.pass(Duration::from_secs(1));
+    assert_eq!(machine.api.annotation("state"), "");
+    machine.weather.set(Sky::Fair);
+    machine.until("joined", |m| m.api.annotation("state") == "Done");
+    stop.cancel();
+    daemon.join().unwrap();
 }
 
 #[test]

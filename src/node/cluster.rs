@@ -38,7 +38,7 @@ pub enum Error {
     #[error("the API server does not answer: {0}")]
     Away(String),
     /// It has too much to do, and says when to come again.
-    #[error("the API server asks for patience, {} s: {0}", .1.as_secs())]
+    #[error("the API server asks for patience, {secs} s: {0}", secs = .1.as_secs())]
     Busy(String, Duration),
     /// Something that the request relied on is no longer so.
     #[error("the Node has changed: {0}")]

@@ -119,7 +119,7 @@ impl Machine {
         }
         api.state().policy = Some(policy(cost));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (weather, address) = runtime.block_on(Weather::before(api.client()));
+        let (weather, address) = runtime.block_on(async { Weather::before(api.client()).await });
         let dir = tempfile::tempdir().unwrap();
         let token = dir.path().join("token");
         fs::write(&token, "first\n").unwrap();
@@ -307,6 +307,10 @@ impl Machine {
 
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.dir.path().join("kubeconfig")
     }
 
     pub(crate) fn set_token(&self, text: &str) {
