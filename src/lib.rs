@@ -13,11 +13,12 @@
 //! | [`pool`] | the controller: membership, rollout, drain, status |
 //! | [`node`] | the daemon: transaction, drift, actions, reboot |
 //! | [`review`] | all that can be said of an input at once |
-//! | [`serve`], [`logging`] | what controller and daemon share: metrics, probes, logs |
+//! | [`client`], [`serve`], [`logging`] | what controller and daemon share: the way to the API server, metrics, probes, logs |
 //! | [`cmd`] | the subcommands: flags in, library call, output out |
 
 pub mod api;
 pub mod change;
+pub mod client;
 pub mod cmd;
 pub mod logging;
 pub mod node;

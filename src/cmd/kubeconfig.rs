@@ -1,5 +1,6 @@
 //! The way to an API server: `--kubeconfig` and `--context`, as kubectl has them.
 
+use crate::client;
 use anyhow::{Context as _, anyhow};
 use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
@@ -28,7 +29,7 @@ impl Args {
     /// A client without retries of its own: what waits and tries again decides that itself, and a person is answered soon.
     pub async fn client(&self) -> anyhow::Result<Client> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let mut config = match &self.kubeconfig {
+        let config = match &self.kubeconfig {
             Some(path) => {
                 let file = Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
                 let what = || format!("cannot use {}", path.display());
@@ -39,8 +40,7 @@ impl Args {
             }
             None => Config::infer().await.map_err(no_way)?,
         };
-        config.default_retry = false;
-        Client::try_from(config).context("cannot make a client for the API server")
+        client::client(config).context("cannot make a client for the API server")
     }
 }
 

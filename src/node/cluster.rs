@@ -9,6 +9,7 @@ use super::machine::OwnNode;
 use crate::api::protocol::{NodeState, Phase, PhaseSince};
 use crate::api::{CLUSTER, ConfigName, MachineConfig, MachineConfiguration, NodeName, Uid, annotation};
 use crate::change::policy::EffectivePolicy;
+use crate::client::{self, WATCH_SECONDS};
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::jiff::Timestamp;
@@ -21,10 +22,10 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest time for one request.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// A watch is begun anew this often, so that a connection that died without a word is noticed.
-const WATCH_SECONDS: u32 = 100;
+/// Longest time for one request: an API server that takes 10 s for each is slow, not away.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// For how long a server that asks for it is left alone at most.
+const MOST_PATIENCE: Duration = Duration::from_mins(1);
 /// Most bytes of an Event's note.
 const NOTE_LIMIT: usize = 1024;
 /// Kubeconfigs of a node's kubelet, for the API server's address alone.
@@ -36,6 +37,9 @@ pub enum Error {
     /// No answer, or none that says anything about the request.
     #[error("the API server does not answer: {0}")]
     Away(String),
+    /// It has too much to do, and says when to come again.
+    #[error("the API server asks for patience, {secs} s: {0}", secs = .1.as_secs())]
+    Busy(String, Duration),
     /// Something that the request relied on is no longer so.
     #[error("the Node has changed: {0}")]
     Stale(String),
@@ -92,7 +96,6 @@ pub async fn way(kubeconfig: Option<&Path>, root: &Path) -> Result<Config, Error
         }
         None => as_a_pod(root)?,
     };
-    config.default_retry = false;
     config.connect_timeout = Some(TIMEOUT);
     Ok(config)
 }
@@ -146,7 +149,13 @@ fn classify(error: &kube::Error) -> Error {
     match error {
         kube::Error::Api(status) => match status.code {
             409 | 422 => Error::Stale(status.message.clone()),
-            code if code == 429 || code >= 500 => Error::Away(status.message.clone()),
+            code if code == 429 || code >= 500 => {
+                let after = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+                match Duration::from_secs(after.into()).min(MOST_PATIENCE) {
+                    Duration::ZERO => Error::Away(status.message.clone()),
+                    after => Error::Busy(status.message.clone(), after),
+                }
+            }
             _ => Error::Refused(status.message.clone()),
         },
         _ => Error::Away(text),
@@ -166,7 +175,7 @@ async fn bounded<T>(request: impl Future<Output = kube::Result<T>>) -> Result<Op
 impl Cluster {
     /// As the daemon of node `name`.
     pub fn connect(way: Config, name: NodeName) -> Result<Self, Error> {
-        let client = Client::try_from(way.clone()).map_err(|e| no_way("cannot make a client".into())(&e))?;
+        let client = client::client(way.clone()).map_err(|e| no_way("cannot make a client".into())(&e))?;
         Ok(Self { way: Some(way), ..Self::new(client, name) })
     }
 
@@ -186,7 +195,7 @@ impl Cluster {
 
     /// Whether the API server answers, over a new connection.
     pub async fn answers(&self) -> bool {
-        match self.way.clone().map(Client::try_from) {
+        match self.way.clone().map(client::client) {
             None => health::answers(&self.client).await,
             Some(Ok(client)) => health::answers(&client).await,
             Some(Err(_)) => false,
@@ -365,6 +374,19 @@ mod tests {
 
     fn paths(list: &[Value]) -> Vec<String> {
         list.iter().map(|o| format!("{} {}", o["op"].as_str().unwrap(), o["path"].as_str().unwrap())).collect()
+    }
+
+    #[test]
+    fn a_server_is_left_alone_as_long_as_it_asks_for_but_not_for_ever() {
+        for (asked, given) in [(0, None), (7, Some(7)), (86_400, Some(60))] {
+            let status = json!({"code": 429, "message": "m", "details": {"retryAfterSeconds": asked}});
+            let error = kube::Error::Api(serde_json::from_value(status).unwrap());
+            let after = match classify(&error) {
+                Error::Busy(_, after) => Some(after.as_secs()),
+                _ => None,
+            };
+            assert_eq!(after, given);
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The loop that ties the daemon together: the watch of its Node, events and sweeps of the disk, signals.
 //!
-//! A step is never cancelled by an event or a signal: it ends, and the situation is looked at again. What each step does
+//! A step is never cancelled by an event: it ends, and the situation is looked at again. Nor is it by a signal, unless it
+//! only talks to the API server. What each step does
 //! is in `steps`; what it does about the guard, in `guarding`.
 
 mod guarding;
@@ -14,8 +15,8 @@ use super::disk::Disk;
 use super::host;
 use super::journal::Journal;
 use super::machine::{self, Moment, OwnNode, Read, Situation, Step, Waiting, Work};
-use crate::api::ConfigName;
 use crate::api::protocol::DRIFT_PREFIX;
+use crate::api::{ConfigName, STATE_DIR};
 use crate::render::items::Items;
 use futures::StreamExt as _;
 use serde_json::Value;
@@ -31,6 +32,8 @@ use tokio_util::sync::CancellationToken;
 
 /// First and longest wait after a request that was not answered.
 const API_WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Longest wait until a phase is told: what happens to the node does not wait for who is told of it.
+const TELL_TIME: Duration = Duration::from_secs(5);
 /// How long the watch of the disk waits before it is set up again after a failure; the sweep works meanwhile.
 const REWATCH: Duration = Duration::from_secs(10);
 /// Sweep of a node that says it drifted, since what is put right shall be seen soon even if the event was missed; and of
@@ -216,7 +219,14 @@ impl Daemon {
             }
             let was_read = matches!(step, Step::ReadNode);
             let work = step.work();
-            match self.execute(step).await {
+            // What only talks is never waited for by a signal: an answer that comes later is looked for by the next daemon.
+            let only_talks = talks(&step) || matches!(step, Step::ReadNode | Step::Look);
+            let executed = tokio::select! {
+                biased;
+                () = end.cancelled(), if only_talks => break,
+                executed = self.execute(step) => executed,
+            };
+            match executed {
                 Ok(()) => {
                     if let Some(work) = work {
                         self.s.memory.note_success(work);
@@ -224,7 +234,11 @@ impl Daemon {
                 }
                 Err(Trouble::Node(work, error)) => self.node_trouble(work, &error),
                 Err(Trouble::Noted) => {}
-                Err(Trouble::Api(error)) => self.api_trouble(&error).await,
+                Err(Trouble::Api(error)) => tokio::select! {
+                    biased;
+                    () = end.cancelled() => break,
+                    () = self.api_trouble(&error) => {}
+                },
             }
             if !was_read && self.s.read == Read::Fresh {
                 self.s.read = Read::Cached;
@@ -242,6 +256,10 @@ impl Daemon {
     /// Brings the cheap part of the situation up to date.
     fn look(&mut self, seen: &mut watch::Receiver<Seen>) {
         self.s.now = self.now();
+        if self.s.held.is_some() && self.disk.is_lost() {
+            tracing::warn!("{STATE_DIR} was removed: looking for what this node has");
+            self.forget_state();
+        }
         if seen.has_changed().unwrap_or(false) {
             self.take(seen.borrow_and_update().clone());
         }
@@ -303,6 +321,13 @@ impl Daemon {
                 self.s.checked = None;
             }
         }
+    }
+
+    /// What is known of the state on disk no longer counts.
+    fn forget_state(&mut self) {
+        self.s.held = None;
+        self.forget_looks();
+        self.watching = None;
     }
 
     /// Has the disk watched for what the current config manages.
@@ -380,10 +405,16 @@ impl Daemon {
                 return;
             }
         }
+        self.ask_later(error);
+    }
+
+    /// The API server is left alone for a while.
+    fn ask_later(&mut self, error: &cluster::Error) {
         self.stale = 0;
         let count = self.api.0 + 1;
+        let asked = if let cluster::Error::Busy(_, asked) = error { *asked } else { Duration::ZERO };
         let wait = machine::back_off(API_WAIT.0, count, API_WAIT.1);
-        self.api = (count, self.now() + jittered(wait));
+        self.api = (count, self.now() + asked.max(jittered(wait)));
         if count == 1 || count.is_multiple_of(10) {
             tracing::warn!(%error, count, "the API server is asked again later");
         }

@@ -40,7 +40,7 @@ pub struct Disk {
 /// The lock of a root. What stands in it says whose the root is, also while nobody holds it.
 pub(super) const LOCK: &str = "/var/lib/mcx/lock";
 /// Longest text of it that is read, in bytes.
-const LOCK_LIMIT: u64 = 4 << 10;
+const LOCK_LIMIT: u16 = 4 << 10;
 
 /// A lock that is held. It is let go by word and not only by closing the file: a process that is just being started has
 /// that file open too, until it becomes another program.
@@ -95,6 +95,21 @@ impl Disk {
             originals.set_made(&made)?;
         }
         Ok(Self { host, watch: tokio::sync::Mutex::default(), lock })
+    }
+
+    /// Whether all of the state was removed under its holder: what is locked is not what lies there.
+    pub fn is_lost(&self) -> bool {
+        self.lock.0.metadata().is_ok_and(|about| about.nlink() == 0)
+    }
+
+    /// The same root after its state was lost, for the same keeper.
+    pub async fn renewed(&self) -> Result<Self, Error> {
+        let renewed = Self::open(Arc::clone(&self.host), Duration::ZERO).await?;
+        let mut keeper = vec![0; usize::from(LOCK_LIMIT)];
+        let length = self.lock.0.read_at(&mut keeper, 0).map_err(Error::file("read", LOCK))?;
+        let kept = renewed.lock.0.write_all_at(&keeper[..length], 0).and_then(|()| renewed.lock.0.sync_all());
+        kept.map_err(Error::file("write", LOCK))?;
+        Ok(renewed)
     }
 
     /// Says that this root is the daemon's of this node from now on, whether it runs or not.
@@ -343,7 +358,7 @@ pub(super) fn journal_stamp(root: &Root) -> Result<Option<Stamp>, Error> {
 
 /// Whose the root is, when it is a daemon's; none when it is nobody's.
 pub(super) fn read_keeper(root: &Root) -> Result<Option<String>, Error> {
-    match root.read(LOCK, LOCK_LIMIT) {
+    match root.read(LOCK, LOCK_LIMIT.into()) {
         Ok(text) => Ok(Some(String::from_utf8_lossy(&text).trim().to_owned()).filter(|text| !text.is_empty())),
         Err(error) if is_absent(&error) => Ok(None),
         Err(error) => Err(Error::file("read", LOCK)(error)),

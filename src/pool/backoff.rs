@@ -1,5 +1,6 @@
 //! Waiting longer after each failure, never twice as long as anybody else: exponential with jitter.
 
+use k8s_openapi::jiff::Timestamp;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
@@ -55,6 +56,12 @@ pub fn jitter(delay: Duration, random: u64) -> Duration {
     delay / 2 + delay / 2 * part / 1024
 }
 
+/// The time from `since` to `now`, both by this process's wall clock. Where that was set back meanwhile nobody waits for it
+/// to come to where it was: for ever.
+pub fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since)).unwrap_or(Duration::MAX)
+}
+
 /// Good enough to spread clients, for nothing else: the standard library seeds its hashers from the system.
 pub fn random() -> u64 {
     RandomState::new().hash_one(0_u8)
@@ -73,6 +80,14 @@ mod tests {
         assert!(delays[7] >= most / 2 && delays[7] <= most, "{delays:?}");
         backoff.succeed();
         assert!(backoff.fail() <= first);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_nobody_wait_for_it() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        assert_eq!(elapsed(at(100), at(103)), Duration::from_secs(3));
+        assert_eq!(elapsed(at(100), at(100)), Duration::ZERO);
+        assert_eq!(elapsed(at(100_000_000), at(103)), Duration::MAX);
     }
 
     #[test]

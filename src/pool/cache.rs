@@ -2,6 +2,7 @@
 //! and tells when that has changed. A heartbeat that changes nothing of it wakes nobody.
 
 use super::backoff::Backoff;
+use crate::client::WATCH_SECONDS;
 use futures::{Stream, StreamExt as _};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
@@ -12,9 +13,6 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::Notify;
-
-/// A watch call ends after this many seconds and is made anew: a connection that died in silence is noticed soon after.
-const WATCH_SECONDS: u32 = 60;
 
 /// What is kept of each object, by its name.
 #[derive(Debug)]

@@ -2,12 +2,13 @@
 //!
 //! Nothing waits for an Event: a lost one loses a line in `kubectl describe`, never a decision.
 
+use super::backoff::elapsed;
 use super::cache::one_line;
 use crate::api::{API_VERSION, MachineConfig, MachineConfigPool, NodeName, Uid, annotation};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Client, Resource as _};
 use serde_json::json;
@@ -23,7 +24,7 @@ const NAMESPACE: &str = "default";
 /// Events that wait to be published; more are dropped.
 const QUEUE: usize = 512;
 /// A repetition within this time is counted on the first one.
-const REPEATED: SignedDuration = SignedDuration::from_mins(10);
+const REPEATED: Duration = Duration::from_mins(10);
 /// Longest time for one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -119,7 +120,7 @@ async fn publish_all(client: Client, component: &'static str, instance: String, 
     let mut published: BTreeMap<Key, Published> = BTreeMap::new();
     while let Some(note) = notes.recv().await {
         let now = Timestamp::now();
-        published.retain(|_, p| now.duration_since(p.at) < REPEATED);
+        published.retain(|_, p| elapsed(p.at, now) < REPEATED);
         let key = Key { uid: note.on.uid.clone().unwrap_or_default(), reason: note.reason, text: note.text.clone() };
         let request = publish_one(&api, component, &instance, &note, published.get(&key), now);
         match tokio::time::timeout(TIMEOUT, request).await {

@@ -28,6 +28,8 @@ pub(crate) struct State {
     pub(crate) events: Vec<String>,
     /// All that the daemon has written: patches and Events, as they came.
     pub(crate) said: Vec<String>,
+    /// What they said.
+    pub(crate) notes: Vec<String>,
     /// `state` or `phase` of the Node after each patch by the daemon.
     pub(crate) story: Vec<String>,
     /// No request is answered.
@@ -44,6 +46,7 @@ impl NodeApi {
             policy: None,
             events: vec![],
             said: vec![],
+            notes: vec![],
             story: vec![],
             cut: false,
             version: 0,
@@ -199,6 +202,7 @@ impl NodeApi {
         }
         if path.contains("/events") {
             state.events.push(sent["reason"].as_str().unwrap_or_default().to_owned());
+            state.notes.push(sent["note"].as_str().unwrap_or_default().to_owned());
             return (201, sent);
         }
         if let Some(name) = path.strip_prefix(CONFIGS) {

@@ -1,8 +1,8 @@
 //! Carrying out one step of the machine. What a step has changed is read back or known from its answer, never assumed.
 
-use super::{Daemon, Trouble, at};
+use super::{Daemon, TELL_TIME, Trouble, at};
 use crate::api::protocol::{DRIFT_PREFIX, NodeState, Phase};
-use crate::api::{ConfigName, FORCE_FILE, MachineConfig, Uid, annotation, event};
+use crate::api::{ConfigName, FORCE_FILE, MachineConfig, STATE_DIR, Uid, annotation, event};
 use crate::change::{self, Action, ChangeSet};
 use crate::node::cluster::{self, Test};
 use crate::node::guard::rule::Watched;
@@ -57,7 +57,8 @@ impl Daemon {
                 tracing::info!(%request, "asking the controller");
                 let mut changes = vec![(annotation::DESIRED_DRAIN, Some(request.to_string()))];
                 changes.extend(phase.map(|p| cluster::phase(p, Timestamp::now())));
-                self.patch(Test::Version, changes).await
+                self.patch(Test::Version, changes).await?;
+                Ok(())
             }
             Step::OpenJournal { to, actions, generation, uid, forced } => {
                 self.open_journal(&to, actions, generation, uid, forced)
@@ -175,6 +176,9 @@ impl Daemon {
     }
 
     async fn read_state(&mut self) -> Result<(), Trouble> {
+        if self.disk.is_lost() {
+            self.disk = Arc::new(self.disk.renewed().await.map_err(at(Work::State))?);
+        }
         let stored = self.disk.stored().map_err(at(Work::State))?;
         if let Some(current) = &stored.current {
             let items = parse(current).map_err(at(Work::State))?;
@@ -325,32 +329,43 @@ impl Daemon {
         Ok(())
     }
 
-    async fn patch(&mut self, test: Test<'_>, changes: cluster::Changes) -> Result<(), Trouble> {
+    async fn patch(&mut self, test: Test<'_>, changes: cluster::Changes) -> Result<(), cluster::Error> {
         let Some(node) = self.s.node.clone() else { return Ok(()) };
         self.s.node = self.cluster()?.patch(&node, test, &changes).await?;
         self.api_answered();
         Ok(())
     }
 
-    /// Tells the phase, as far as that goes: what happens to the node never waits for it.
+    /// Tells the phase, as far as that goes.
     async fn phase(&mut self, phase: Phase) {
+        if let Err(error) = tokio::time::timeout(TELL_TIME, self.tell(phase)).await.unwrap_or_else(|_| {
+            Err(cluster::Error::Away(format!(
+                "phase {} was not taken within {} s",
+                phase.as_str(),
+                TELL_TIME.as_secs()
+            )))
+        }) {
+            self.ask_later(&error);
+        }
+    }
+
+    async fn tell(&mut self, phase: Phase) -> Result<(), cluster::Error> {
         // A daemon that has just started may not have seen its Node yet.
         if self.s.node.is_none() && !matches!(self.s.read, Read::Away { .. }) {
             self.read_node().await;
         }
-        let Some(node) = &self.s.node else { return };
+        let Some(node) = &self.s.node else { return Ok(()) };
         let said = node.phase.as_ref().is_some_and(|p| p.phase == phase);
         if said || self.now() < self.api.1 || matches!(self.s.read, Read::Away { .. }) {
-            return;
+            return Ok(());
         }
-        if let Err(Trouble::Api(error)) = self.patch(Test::Uid, vec![cluster::phase(phase, Timestamp::now())]).await {
-            self.api_trouble(&error).await;
-        }
+        self.patch(Test::Uid, vec![cluster::phase(phase, Timestamp::now())]).await
     }
 
     async fn report(&mut self, state: NodeState, reason: Option<String>, current: &ConfigName) -> Result<(), Trouble> {
         let before = self.s.node.clone().unwrap_or_default();
-        self.patch(Test::Uid, cluster::report(state, reason.as_deref(), current)).await?;
+        // A report that was given up may still be on its way. It must not arrive once anything has changed since.
+        self.patch(Test::Version, cluster::report(state, reason.as_deref(), current)).await?;
         let drifted = |r: Option<&str>| r.is_some_and(|r| r.starts_with(DRIFT_PREFIX));
         let text = reason.as_deref().unwrap_or_default();
         tracing::info!(state = state.as_str(), reason = text, %current, "reported");
@@ -384,6 +399,12 @@ impl Daemon {
     ) -> Result<(), Trouble> {
         // The machine holds names only; the body is read where it is durable.
         let stored = self.disk.stored().map_err(at(Work::State))?;
+        let held = self.held().current.clone();
+        if stored.current.as_ref().map(|current| &current.name) != held.as_ref() {
+            // From another config than the node has, what only that one brought would stay for ever.
+            let why = format!("{STATE_DIR}/current.json was removed or replaced by somebody else: it is read again");
+            return Err(Trouble::Node(Work::Record, host::Error::Other(why)));
+        }
         let from =
             stored.current.unwrap_or_else(|| NamedConfig { name: ConfigName::default(), config: json!({}).into() });
         let to = if *to == from.name {
@@ -494,9 +515,20 @@ impl Daemon {
         let Some(boot_id) = self.s.boot_id.clone() else { return Ok(()) };
         let journal = machine::next_reboot(self.journal()?, &boot_id);
         let to = journal.to.name.clone();
+        let asked = machine::reboots_asked(&journal);
         self.save(journal)?;
         self.phase(Phase::Rebooting).await;
-        self.event(false, event::REBOOT, &format!("rebooting for {to}"));
+        if asked > 1 {
+            let note = format!(
+                "still in the same boot: asking for a reboot for {to}, try {asked} of {}; {}",
+                machine::REBOOT_LIMIT,
+                machine::NO_REBOOT
+            );
+            tracing::warn!("{note}");
+            self.event(true, event::REBOOT, &note);
+        } else {
+            self.event(false, event::REBOOT, &format!("rebooting for {to}"));
+        }
         tracing::info!(config = %to, "asking for a reboot");
         let argv = ["systemctl", "reboot"];
         let asked = self.disk.host().run(&argv, REBOOT_TIME).await.and_then(|output| output.ok(&argv));

@@ -10,8 +10,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Longest wait for one answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest wait for the kubelet, which is on this very node.
+const KUBELET_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest wait for the API server: one that takes 10 s for an answer is slow, not away.
+const API_TIMEOUT: Duration = Duration::from_secs(15);
 /// What a kubelet that is healthy begins its answer with.
 const FINE: &[u8] = b"HTTP/1.1 200 ";
 
@@ -24,13 +26,13 @@ pub async fn kubelet(address: SocketAddr) -> bool {
         stream.read_exact(&mut begin).await?;
         std::io::Result::Ok(begin == FINE)
     };
-    matches!(tokio::time::timeout(TIMEOUT, ask).await, Ok(Ok(true)))
+    matches!(tokio::time::timeout(KUBELET_TIMEOUT, ask).await, Ok(Ok(true)))
 }
 
 /// Whether the API server answers this client, whatever it says: a refusal is an answer.
 pub async fn answers(client: &Client) -> bool {
     let Ok(request) = Request::get("/version").body(Body::empty()) else { return false };
-    matches!(tokio::time::timeout(TIMEOUT, client.send(request)).await, Ok(Ok(_)))
+    matches!(tokio::time::timeout(API_TIMEOUT, client.send(request)).await, Ok(Ok(_)))
 }
 
 /// Whether one of these API servers answers somebody without a name. Nothing secret is sent and nothing that comes back
@@ -46,7 +48,7 @@ async fn answers_nobody(url: &str) -> bool {
     // Else the host's own would be read, which it may not have.
     config.root_cert = Some(Vec::new());
     config.default_retry = false;
-    config.connect_timeout = Some(TIMEOUT);
+    config.connect_timeout = Some(API_TIMEOUT);
     match Client::try_from(config) {
         Ok(client) => answers(&client).await,
         Err(_) => false,

@@ -29,7 +29,8 @@ pub use observed::{
     Checked, Compared, Fetch, Fetched, Memory, Moment, Plan, Planned, Read, Trouble, Work, back_off, void,
 };
 pub use open::{
-    after_failed_forward, failed, failing, finished_actions, finished_reboot, lost, next_reboot, skipped_actions,
+    NO_REBOOT, after_failed_forward, failed, failing, finished_actions, finished_reboot, lost, next_reboot,
+    reboots_asked, skipped_actions,
 };
 pub use own_node::OwnNode;
 pub use reason::{drift as drift_reason, one_line};

@@ -15,6 +15,8 @@ use crate::node::guard::rule::{Verdict, is_guarded, judge};
 use crate::node::journal::{Failed, Journal, Lost, NotedAction, Stage};
 use std::time::Duration;
 
+/// Where to look when a reboot does not come.
+pub const NO_REBOOT: &str = "see `systemctl list-jobs` and `systemd-inhibit --list`";
 /// Between two reads of a Node whose API does not answer.
 const READ_AGAIN: Duration = Duration::from_secs(5);
 /// A look at a drain on a Node that was registered again, so that an API that goes away meanwhile is noticed.
@@ -161,10 +163,15 @@ fn guarded(s: &Situation, j: &Journal) -> Option<Step> {
     })
 }
 
+/// How often the reboot was asked for.
+pub fn reboots_asked(j: &Journal) -> u32 {
+    j.actions.iter().find(|a| a.action == Action::Reboot).map_or(0, |a| a.begun)
+}
+
 /// How a reboot stands, going by the boot id alone: being ended by one's own reboot proves nothing.
 fn reboot(s: &Situation, j: &Journal) -> Step {
     let Some(boot_id) = &s.boot_id else { return Step::ReadBootId };
-    let begun = j.actions.iter().find(|a| a.action == Action::Reboot).map_or(0, |a| a.begun);
+    let begun = reboots_asked(j);
     let ask = || guarded(s, j).unwrap_or(Step::Reboot);
     let Some(before) = j.boot_id.as_ref().filter(|_| begun > 0) else { return ask() };
     if before != boot_id {
@@ -182,9 +189,7 @@ fn reboot(s: &Situation, j: &Journal) -> Step {
     if begun < REBOOT_LIMIT {
         return ask();
     }
-    let text = reason::one_line(&format!(
-        "the node was asked {begun} times to reboot and did not: see `systemctl list-jobs` and `systemd-inhibit --list`"
-    ));
+    let text = reason::one_line(&format!("the node was asked {begun} times to reboot and did not: {NO_REBOOT}"));
     if j.stage == Stage::Undone {
         Step::NoReboot(text)
     } else {

@@ -1,6 +1,7 @@
 //! The machine against a model of everything around it: a controller, an administrator, a disk, and crashes at any
 //! point. Every run is a fixed seed, so a failure names the run to look at, with its whole story.
 //!
+//! A patch that the daemon has given up may arrive later all the same.
 //! Checked at each step: Done is never wrong, nothing is disrupted undrained, what failed after a drain is not tried
 //! again by itself. Checked at the end: left alone, the node comes to the target, schedulable, and its guard is gone.
 //! Some configs take the kubelet or the network away, so that no daemon runs or none is heard: nobody but the node helps.
@@ -43,6 +44,30 @@ impl Rng {
     }
 }
 
+/// What a patch relies on besides the UID.
+#[derive(Clone, PartialEq)]
+enum Test {
+    Desired(Option<ConfigName>),
+    Version,
+}
+
+/// A patch that was given up and is on its way.
+struct Late {
+    of: OwnNode,
+    test: Test,
+    change: Box<dyn FnOnce(&mut OwnNode)>,
+}
+
+impl Late {
+    fn fits(&self, node: &OwnNode) -> bool {
+        let tested = match &self.test {
+            Test::Desired(desired) => node.desired == *desired,
+            Test::Version => node.resource_version == self.of.resource_version,
+        };
+        node.uid == self.of.uid && tested
+    }
+}
+
 /// The disk: what survives a crash.
 #[derive(Default)]
 struct Disk {
@@ -81,6 +106,7 @@ struct World {
     running: ConfigName,
     /// The host's guard is in its place; what it has seen, and since when it runs.
     guard: Option<(Seen, Moment)>,
+    late: Option<Late>,
     clock: Moment,
     budget: u32,
     edits: u32,
@@ -120,6 +146,7 @@ impl World {
             known_in: 0,
             running: "a".into(),
             guard: None,
+            late: None,
             clock: Duration::ZERO,
             budget: 14,
             edits: 3,
@@ -439,20 +466,38 @@ impl World {
         p.held = Some(self.disk.held.clone());
     }
 
-    fn patch(&mut self, p: &mut Situation, f: impl FnOnce(&mut OwnNode)) {
-        let seen = p.node.as_ref().map(|n| n.uid.clone());
-        if self.is_away() || self.api.as_ref().map(|n| n.uid.clone()) != seen {
-            p.memory.note_trouble(Work::State, String::new(), p.now);
-            p.memory.trouble = None;
-            self.watch();
-            if !self.is_away() {
-                p.node.clone_from(&self.api);
-            }
-            return;
+    fn patch(&mut self, p: &mut Situation, test: Test, faults: bool, f: impl FnOnce(&mut OwnNode) + 'static) {
+        let Some(of) = p.node.clone() else { return };
+        let late = Late { of, test, change: Box::new(f) };
+        if faults && self.late.is_none() && self.rng.one_in(12) {
+            self.say("it is not answered");
+            self.late = Some(late);
+        } else if !self.is_away() && self.api.as_ref().is_some_and(|n| late.fits(n)) {
+            (late.change)(self.api.as_mut().unwrap());
+            self.touch();
+            p.node.clone_from(&self.api);
+        } else {
+            self.watch_into(p);
         }
-        f(self.api.as_mut().unwrap());
+    }
+
+    /// What was given up arrives.
+    fn arrive(&mut self) {
+        let Some(late) = self.late.take_if(|_| self.api.is_some()) else { return };
+        let node = self.api.as_mut().unwrap();
+        if !late.fits(node) {
+            return self.say("late patch: refused");
+        }
+        let before = node.state;
+        (late.change)(node);
+        let (state, current) = (node.state, node.current.clone().unwrap_or_default());
         self.touch();
-        p.node.clone_from(&self.api);
+        self.say(format!("late patch: {state:?} {current}"));
+        let held = &self.disk.held;
+        let moved = held.journal.is_some() || held.current.as_ref().is_some_and(|held| *held != current);
+        if state == Some(NodeState::Done) && before != state && (moved || self.needs_boot) {
+            self.fail("a late patch says Done at what is no more");
+        }
     }
 
     fn disrupts(&self, what: &str, j: &Journal) {
@@ -556,7 +601,7 @@ impl World {
                 if state == NodeState::Done && !self.is_away() {
                     self.check_done(p, &current);
                 }
-                self.patch(p, |n| {
+                self.patch(p, Test::Version, faults, move |n| {
                     if state == NodeState::Done {
                         n.current = (!current.is_empty()).then_some(current);
                     }
@@ -566,24 +611,17 @@ impl World {
                 });
             }
             Step::Claim { desired, quiet } => {
-                if self.api.as_ref().is_some_and(|n| n.desired == desired) {
-                    self.patch(p, |n| {
-                        n.phase = Some(PhaseSince { phase: Phase::Claimed, since: Timestamp::default() });
-                        if !quiet {
-                            n.state = Some(NodeState::Working);
-                            n.reason = None;
-                        }
-                    });
-                    p.planned = None;
-                } else {
-                    self.watch_into(p);
-                }
+                self.patch(p, Test::Desired(desired), faults, move |n| {
+                    n.phase = Some(PhaseSince { phase: Phase::Claimed, since: Timestamp::default() });
+                    if !quiet {
+                        n.state = Some(NodeState::Working);
+                        n.reason = None;
+                    }
+                });
+                p.planned = None;
             }
             Step::Ask { request, .. } => {
-                let old = p.node.as_ref().and_then(|n| n.desired_drain.clone());
-                if self.api.as_ref().is_some_and(|n| n.desired_drain == old) {
-                    self.patch(p, |n| n.desired_drain = Some(request));
-                }
+                self.patch(p, Test::Version, faults, move |n| n.desired_drain = Some(request));
             }
             Step::OpenJournal { to, actions, generation, uid, forced } => {
                 if self.gave_up.as_ref() == Some(&to) && !forced {
@@ -802,11 +840,15 @@ fn run(seed: u64) {
                 if w.rng.one_in(5) {
                     w.register();
                 }
+                if w.rng.one_in(3) {
+                    w.arrive();
+                }
             }
             _ => w.daemon(true),
         }
     }
     w.log.push("---- calm".into());
+    w.arrive();
     for _ in 0..3000 {
         // What failed is withdrawn: that alone must heal the node.
         if w.target.starts_with("bad") || w.disk.held.failed.as_ref().is_some_and(|f| f.config == w.target) {

@@ -9,6 +9,7 @@ use super::budgets::Budget;
 use super::decide::{self, Emptying};
 use super::pods::{BoundPod, Fate, fate};
 use crate::api::{NodeName, Uid};
+use crate::pool::backoff::elapsed;
 use crate::pool::door::{Door, Error, TIMEOUT};
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -38,8 +39,9 @@ pub(super) struct Refusals {
 struct Refusal {
     /// In a row.
     count: u32,
-    /// Not before.
-    next: Timestamp,
+    /// When it was refused last, and how long it is left alone.
+    at: Timestamp,
+    wait: Duration,
     /// For people.
     why: String,
 }
@@ -120,7 +122,7 @@ fn key(pod: &BoundPod, fate: Fate) -> Uid {
 
 impl Refusals {
     fn is_due(&self, key: &Uid, now: Timestamp) -> bool {
-        self.by_key.get(key).is_none_or(|r| r.next <= now)
+        self.by_key.get(key).is_none_or(|r| elapsed(r.at, now) >= r.wait)
     }
 
     fn forget_all_but(&mut self, fates: &[(BoundPod, Fate)]) {
@@ -148,8 +150,8 @@ impl Refusals {
         };
         let key = key(pod, fate);
         let count = self.by_key.get(&key).map_or(1, |r| r.count.saturating_add(1));
-        let next = answer::retry_at(count, after, key.as_str(), now);
-        self.by_key.insert(key, Refusal { count, next, why });
+        let wait = answer::retry_after(count, after, key.as_str());
+        self.by_key.insert(key, Refusal { count, at: now, wait, why });
         Ok(())
     }
 

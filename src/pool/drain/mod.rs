@@ -23,6 +23,7 @@ pub(in crate::pool) mod pods;
 mod slot;
 mod volumes;
 
+use super::backoff::elapsed;
 use super::door::Error;
 use super::membership::Membership;
 use super::view::NodeView;
@@ -67,8 +68,9 @@ struct Job {
     seen: Arc<NodeView>,
     /// Since when it is looked after, by the controller's clock.
     since: Timestamp,
-    /// Not before, unless the Node changes.
-    due: Timestamp,
+    /// When the last pass was taken in, and how long the next waits, unless the Node changes.
+    last: Timestamp,
+    wait: Duration,
     /// Failed passes in a row.
     failures: u32,
 }
@@ -185,7 +187,9 @@ impl State {
     fn is_due(&self, name: &NodeName, node: &Arc<NodeView>, now: Timestamp) -> bool {
         match self.jobs.get(name) {
             None => decide::next(node, now) != decide::Next::Nothing,
-            Some(job) => job.memory.is_some() && (job.due <= now || concerns(&job.seen) != concerns(node)),
+            Some(job) => {
+                job.memory.is_some() && (elapsed(job.last, now) >= job.wait || concerns(&job.seen) != concerns(node))
+            }
         }
     }
 
@@ -194,7 +198,8 @@ impl State {
             memory: Some(Memory::default()),
             seen: Arc::clone(node),
             since: now,
-            due: now,
+            last: now,
+            wait: Duration::ZERO,
             failures: 0,
         });
         job.seen = Arc::clone(node);
@@ -220,15 +225,16 @@ impl State {
 impl Job {
     fn ended(&mut self, name: &NodeName, memory: Memory, error: Option<Error>, now: Timestamp) {
         self.memory = Some(memory);
+        self.last = now;
         if let Some(error) = error {
             self.failures = self.failures.saturating_add(1);
-            self.due = answer::retry_at(self.failures, None, name.as_str(), now);
+            self.wait = answer::retry_after(self.failures, None, name.as_str());
             let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
             tracing::warn!(node = %name, %error, cause, failures = self.failures, "a look at a drain failed");
         } else {
             self.failures = 0;
             let waited = Duration::try_from(now.duration_since(self.since)).unwrap_or_default();
-            self.due = now + (waited / 20).clamp(OFTEN, SELDOM);
+            self.wait = (waited / 20).clamp(OFTEN, SELDOM);
         }
     }
 }

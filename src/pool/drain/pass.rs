@@ -6,6 +6,7 @@ use super::slot::{self, Grant, Surroundings};
 use super::volumes;
 use crate::api::protocol::{CordonMark, DrainRequest};
 use crate::api::{Epoch, NodeName, Uid};
+use crate::pool::backoff::elapsed;
 use crate::pool::door::{Door, Error, NodeChange};
 use crate::pool::view::NodeView;
 use k8s_openapi::api::core::v1::Node;
@@ -132,10 +133,12 @@ async fn empty(
         evict::round(&work.door, &work.name, view.ready, drain, &work.namespace, &mut memory.refusals, now).await?;
     match round {
         Round::Empty { mut late } => {
-            let emptied = *memory.emptied.get_or_insert(now);
+            let emptied = memory.emptied.get_or_insert(now);
+            // A clock that was set back: the volumes get their whole time from now on.
+            *emptied = now.min(*emptied);
             let attached =
                 if work.detach.is_zero() { Vec::new() } else { volumes::attached(&work.door, &work.name).await? };
-            if !attached.is_empty() && now < emptied + work.detach {
+            if !attached.is_empty() && elapsed(*emptied, now) < work.detach {
                 say(work, memory, node, view, &drain.request, &attached, now).await?;
                 return Ok(None);
             }
@@ -164,7 +167,7 @@ async fn say(
     waiting: &[String],
     now: Timestamp,
 ) -> Result<(), Error> {
-    let too_soon = memory.said_at.is_some_and(|at| now < at + SAY_EVERY);
+    let too_soon = memory.said_at.is_some_and(|at| elapsed(at, now) < SAY_EVERY);
     if let (Some(change), false) = (decide::say(view, request, waiting), too_soon)
         && work.door.change_node(node, &change).await?.is_some()
     {

@@ -634,6 +634,25 @@ async fn a_leadership_that_ends_takes_its_evictions_along() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_by_a_year_holds_no_drain_up() {
+    let fake = Fake::new(&["n1"], 1);
+    fake.annotate("n1", annotation::DESIRED_DRAIN, "drain-c-1");
+    fake.add_pod("n1", "web", BEFORE);
+    fake.with(|s| s.refusals.entry("shop/web".to_owned()).or_default().extend(vec![over_budget(); 5]));
+    let (leader, _) = leader(&fake);
+    let drainer = Drainer::new();
+    for year in ["2026", "2025"] {
+        let mut now: Timestamp = format!("{year}-01-01T00:00:11Z").parse().unwrap();
+        for _ in 0..if year == "2026" { 5 } else { 120 } {
+            drainer.sync(&leader, &world(&fake, now)).unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            now += Duration::from_secs(1);
+        }
+        assert_eq!(fake.node("n1").applied_drain.is_some(), year == "2025", "{year}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_change_of_the_node_is_looked_at_at_once() {
     let fake = Fake::new(&["n1"], 1);
     fake.annotate("n1", annotation::DESIRED_DRAIN, "drain-c-1");

@@ -68,6 +68,11 @@ impl Recovery {
             if done.at != node.desired {
                 *done = first();
             }
+            // A clock was set back: that of the controller, or of the node. What follows is compared with what it says now.
+            done.since = done.since.min(now);
+            if lease.is_some() && lease < done.lease {
+                done.lease = lease;
+            }
             if lease > done.lease {
                 if now > done.since + LATE_ARRIVAL {
                     done.renewed = true;
@@ -137,6 +142,24 @@ mod tests {
         recovery.observe([&node].into_iter(), &lease(0), at(100));
         assert!(!recovery.has_recovered(&node), "the lease is as old as it was");
         recovery.observe([&node].into_iter(), &lease(9), at(101));
+        assert!(recovery.has_recovered(&node));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_by_a_year_holds_no_slot_for_a_year() {
+        let year = 365 * 86_400;
+        // The node's.
+        let (mut recovery, node) = (Recovery::default(), done("b"));
+        recovery.observe([&node].into_iter(), &lease(year), at(5));
+        recovery.observe([&node].into_iter(), &lease(9), at(14));
+        assert!(!recovery.has_recovered(&node), "that one may have been made before Done");
+        recovery.observe([&node].into_iter(), &lease(19), at(24));
+        assert!(recovery.has_recovered(&node));
+        // The controller's.
+        let (mut recovery, node) = (Recovery::default(), done("b"));
+        recovery.observe([&node].into_iter(), &lease(0), at(year));
+        recovery.observe([&node].into_iter(), &lease(0), at(5));
+        recovery.observe([&node].into_iter(), &lease(9), at(9));
         assert!(recovery.has_recovered(&node));
     }
 
