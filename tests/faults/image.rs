@@ -3,9 +3,9 @@
 //! A disk answers a write once it is in its cache, and keeps its promise only when it answers a flush. Until then it has
 //! put any of the writes down, or none, or only a part of one, in any order.
 
+use nix::fcntl::{FallocateFlags, fallocate};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -16,7 +16,21 @@ const BLOCK: usize = 4096;
 /// What a disk writes whole or not at all.
 const SECTOR: usize = 512;
 
-type Block = Arc<[u8; BLOCK]>;
+const ZEROS: [u8; BLOCK] = [0; BLOCK];
+
+/// What a block holds, made once for all the disks that it is a part of.
+type Block = Arc<Contents>;
+
+struct Contents {
+    bytes: [u8; BLOCK],
+    digest: u64,
+}
+
+fn block(bytes: [u8; BLOCK]) -> Block {
+    let words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
+    let digest = words.fold(0, |digest: u64, word| (digest.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    Arc::new(Contents { bytes, digest })
+}
 
 /// The contents of a disk. Cheap to copy: blocks are shared, and those of zeros are not kept.
 #[derive(Clone)]
@@ -32,22 +46,31 @@ impl Image {
         let mut file = File::open(path)?;
         let size = file.metadata()?.len();
         let mut image = Self { size, blocks: BTreeMap::new(), digest: 0 };
-        let mut block = [0; BLOCK];
+        let mut bytes = ZEROS;
         for number in 0..size / BLOCK as u64 {
-            file.read_exact(&mut block)?;
-            image.set(number, Arc::new(block));
+            file.read_exact(&mut bytes)?;
+            if bytes != ZEROS {
+                image.set(number, block(bytes));
+            }
         }
         Ok(image)
     }
 
-    /// Makes `path` a file of these contents.
-    pub(crate) fn store(&self, path: &Path) -> io::Result<()> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
-        file.set_len(self.size)?;
-        for (number, block) in &self.blocks {
-            file.write_all_at(&block[..], number * BLOCK as u64)?;
+    /// Puts these contents on a device of this size, in place of what it held.
+    pub(crate) fn store(&self, device: &File) -> io::Result<()> {
+        let whole = i64::try_from(self.size).unwrap();
+        fallocate(device, FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, whole)?;
+        let mut row: Vec<u8> = Vec::new();
+        let mut blocks = self.blocks.iter().peekable();
+        while let Some((number, contents)) = blocks.next() {
+            row.extend_from_slice(&contents.bytes);
+            let is_next = blocks.peek().is_some_and(|(next, _)| **next == number + 1);
+            if !is_next {
+                device.write_all_at(&row, (number + 1) * BLOCK as u64 - row.len() as u64)?;
+                row.clear();
+            }
         }
-        Ok(())
+        device.sync_all()
     }
 
     /// Size in bytes.
@@ -59,41 +82,36 @@ impl Image {
         self.digest
     }
 
-    fn block(&self, number: u64) -> Block {
-        self.blocks.get(&number).map_or_else(|| Arc::new([0; BLOCK]), Arc::clone)
+    fn bytes(&self, number: u64) -> [u8; BLOCK] {
+        self.blocks.get(&number).map_or(ZEROS, |contents| contents.bytes)
     }
 
-    fn set(&mut self, number: u64, block: Block) {
-        let old = if block.iter().all(|byte| *byte == 0) {
+    fn set(&mut self, number: u64, new: Block) {
+        let digest = |contents: &Block| Random::new(number ^ contents.digest).next();
+        let old = if new.bytes == ZEROS {
             self.blocks.remove(&number)
         } else {
-            self.digest ^= digest(number, &block);
-            self.blocks.insert(number, block)
+            self.digest ^= digest(&new);
+            self.blocks.insert(number, new)
         };
         if let Some(old) = old {
-            self.digest ^= digest(number, &old);
+            self.digest ^= digest(&old);
         }
     }
 
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) {
         for part in parts(offset, into.len()) {
-            into[part.of_bytes].copy_from_slice(&self.block(part.number)[part.of_block]);
+            into[part.of_bytes].copy_from_slice(&self.bytes(part.number)[part.of_block]);
         }
     }
 
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         for part in parts(offset, bytes.len()) {
-            let mut block = *self.block(part.number);
-            block[part.of_block].copy_from_slice(&bytes[part.of_bytes]);
-            self.set(part.number, Arc::new(block));
+            let mut new = self.bytes(part.number);
+            new[part.of_block].copy_from_slice(&bytes[part.of_bytes]);
+            self.set(part.number, block(new));
         }
     }
-}
-
-fn digest(number: u64, block: &Block) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (number, &block[..]).hash(&mut hasher);
-    hasher.finish()
 }
 
 /// The part of a range that is in one block.
@@ -148,13 +166,15 @@ impl Loss {
 /// A disk with its cache.
 pub(crate) struct Cached {
     durable: Image,
+    /// The block that is never torn.
+    superblock: u64,
     /// By block: its versions since the last flush, oldest first.
     unflushed: BTreeMap<u64, Vec<Block>>,
 }
 
 impl Cached {
-    pub(crate) fn new(durable: Image) -> Self {
-        Self { durable, unflushed: BTreeMap::new() }
+    pub(crate) fn new(durable: Image, superblock: u64) -> Self {
+        Self { durable, superblock, unflushed: BTreeMap::new() }
     }
 
     pub(crate) fn happens<M>(&mut self, event: &Event<M>) {
@@ -162,19 +182,18 @@ impl Cached {
             Event::Write { offset, bytes } => {
                 for part in parts(*offset, bytes.len()) {
                     let versions = self.unflushed.entry(part.number).or_default();
-                    let newest = versions.last().map_or_else(|| self.durable.block(part.number), Arc::clone);
-                    let mut block = *newest;
-                    block[part.of_block].copy_from_slice(&bytes[part.of_bytes]);
-                    versions.push(Arc::new(block));
+                    let mut new = versions.last().map_or_else(|| self.durable.bytes(part.number), |last| last.bytes);
+                    new[part.of_block].copy_from_slice(&bytes[part.of_bytes]);
+                    versions.push(block(new));
                 }
             }
             Event::WriteThrough { offset, bytes } => {
                 self.durable.write(*offset, bytes);
                 for part in parts(*offset, bytes.len()) {
                     for version in self.unflushed.get_mut(&part.number).into_iter().flatten() {
-                        let mut block = **version;
-                        block[part.of_block.clone()].copy_from_slice(&bytes[part.of_bytes.clone()]);
-                        *version = Arc::new(block);
+                        let mut new = version.bytes;
+                        new[part.of_block.clone()].copy_from_slice(&bytes[part.of_bytes.clone()]);
+                        *version = block(new);
                     }
                 }
             }
@@ -192,7 +211,7 @@ impl Cached {
         let mut image = self.durable.clone();
         let mut random = Random::new(seed);
         for (number, versions) in &self.unflushed {
-            match loss {
+            match if *number == self.superblock && loss == Loss::Sectors { Loss::Blocks } else { loss } {
                 Loss::All => {}
                 Loss::Nothing => image.set(*number, Arc::clone(versions.last().unwrap())),
                 Loss::Blocks => {
@@ -201,13 +220,13 @@ impl Cached {
                     }
                 }
                 Loss::Sectors => {
-                    let mut block = *image.block(*number);
+                    let mut torn = image.bytes(*number);
                     for at in (0..BLOCK).step_by(SECTOR) {
                         if let Some(version) = versions.get(random.below(versions.len() + 1)) {
-                            block[at..at + SECTOR].copy_from_slice(&version[at..at + SECTOR]);
+                            torn[at..at + SECTOR].copy_from_slice(&version.bytes[at..at + SECTOR]);
                         }
                     }
-                    image.set(*number, Arc::new(block));
+                    image.set(*number, block(torn));
                 }
             }
         }

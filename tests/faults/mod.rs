@@ -1,5 +1,6 @@
 //! Power cuts without a machine to switch off: a disk that forgets what was not flushed.
 
+pub(crate) mod daemon;
 pub(crate) mod image;
 pub(crate) mod mounts;
 pub(crate) mod nbd;

@@ -27,15 +27,18 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const EACH: [Self; 4] = [Self::Ext4, Self::Ext4Plain, Self::Xfs, Self::Btrfs];
-
     /// As small as it can be made: every state is written out once.
     fn size(self) -> u64 {
         match self {
-            Self::Ext4 | Self::Ext4Plain => 32 << 20,
-            Self::Xfs => 300 << 20,
+            Self::Ext4 | Self::Ext4Plain | Self::Xfs => 32 << 20,
             Self::Btrfs => 128 << 20,
         }
+    }
+
+    /// The block without which the file system cannot be mounted. Against half of it being written none has anything but
+    /// its checksum; disks of today write a block whole.
+    pub(crate) fn superblock(self) -> u64 {
+        if self == Self::Btrfs { 16 } else { 0 }
     }
 
     fn name(self) -> &'static str {
@@ -46,16 +49,17 @@ impl Kind {
         }
     }
 
-    /// The same file system may be mounted from several disks at once here.
+    /// The same file system may be mounted from several disks at once here, and writes nothing by itself for a while:
+    /// what is on the disk is there because it was asked for, or because the disk chose to.
     fn options(self) -> &'static str {
         match self {
-            Self::Ext4Plain => "noatime,noauto_da_alloc",
-            Self::Ext4 | Self::Btrfs => "noatime",
-            Self::Xfs => "noatime,nouuid",
+            Self::Ext4 | Self::Btrfs => "commit=300",
+            Self::Ext4Plain => "commit=300,noauto_da_alloc",
+            Self::Xfs => "nouuid",
         }
     }
 
-    pub(crate) fn make(self, path: &Path) {
+    fn make(self, path: &Path) {
         fs::File::create(path).unwrap().set_len(self.size()).unwrap();
         match self {
             // Nothing is left for the kernel to make later, by itself.
@@ -66,27 +70,100 @@ impl Kind {
                     &["-q".as_ref(), "-t".as_ref(), "ext4".as_ref(), "-E".as_ref(), all_now, path.as_os_str()],
                 )
             }
-            Self::Xfs => run("mkfs.xfs", &["-q".as_ref(), path.as_os_str()]),
+            // Told that this is a test, it makes them smaller than anybody should use.
+            Self::Xfs => run(
+                "env",
+                &[
+                    "TEST_DIR=1".as_ref(),
+                    "TEST_DEV=1".as_ref(),
+                    "QA_CHECK_FS=1".as_ref(),
+                    "mkfs.xfs".as_ref(),
+                    "-q".as_ref(),
+                    path.as_os_str(),
+                ],
+            ),
             Self::Btrfs => run("mkfs.btrfs", &["-q".as_ref(), path.as_os_str()]),
         };
     }
 
-    /// What its own checker finds wrong.
-    pub(crate) fn check(self, path: &Path) -> Result<(), String> {
+    fn check(self, path: &Path) -> Result<(), String> {
         let path = path.as_os_str();
         match self {
             Self::Ext4 | Self::Ext4Plain => try_run("e2fsck", &["-fn".as_ref(), path]),
             Self::Xfs => try_run("xfs_repair", &["-n".as_ref(), path]),
-            Self::Btrfs => try_run("btrfs", &["check".as_ref(), "-q".as_ref(), path]),
+            Self::Btrfs => try_run("btrfs", &["check".as_ref(), path]),
         }
         .map(|_| ())
     }
 
-    /// Mounts a file, or a device; it replays its journal.
-    pub(crate) fn mount(self, file: &Path, at: &Path, more: &str) -> Result<Mount, String> {
-        let [kind, options] = [self.name().to_owned(), format!("{}{more}", self.options())].map(OsString::from);
-        try_run("mount", &["-t".as_ref(), &kind, "-o".as_ref(), &options, file.as_os_str(), at.as_os_str()])?;
+    /// Mounts a device; it replays its journal.
+    pub(crate) fn mount(self, device: &Device, at: &Path) -> Result<Mount, String> {
+        mount(Some(&device.path), at, Some(self.name()), MsFlags::MS_NOATIME, Some(self.options()))
+            .map_err(|errno| format!("{self:?} cannot be mounted: {errno}"))?;
         Ok(Mount { kind: self, at: at.to_owned() })
+    }
+}
+
+/// A block device whose contents are a file's.
+///
+/// One for many mounts: a device that is made for one mount (`mount -o loop`) outlives it while another thread looks for
+/// a free one, and is then taken for the next mount of that file, with all that it remembers of the one before.
+pub(crate) struct Device {
+    path: PathBuf,
+    /// The device goes with the last one who has it open, however this process ends.
+    _open: fs::File,
+}
+
+impl Device {
+    /// `direct`: nothing is kept in memory between the device and the file.
+    pub(crate) fn over(file: &Path, direct: bool) -> Self {
+        let direct = if direct { "--direct-io=on" } else { "--direct-io=off" };
+        let path: PathBuf =
+            run("losetup", &["-f".as_ref(), "--show".as_ref(), direct.as_ref(), file.as_os_str()]).into();
+        let open = fs::File::open(&path).unwrap();
+        run("losetup", &["-d".as_ref(), path.as_os_str()]);
+        Self { path, _open: open }
+    }
+
+    /// Makes it hold this disk. Through the device: what is remembered of its blocks is right then, too.
+    pub(crate) fn put(&self, image: &Image) {
+        image.store(&fs::OpenOptions::new().write(true).open(&self.path).unwrap()).unwrap();
+    }
+}
+
+/// A disk in memory, and where it is mounted: for one thread, and one image after the other.
+pub(crate) struct Bench {
+    kind: Kind,
+    device: Device,
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    /// With an empty file system.
+    pub(crate) fn new(kind: Kind) -> Self {
+        let dir = tempfile::tempdir_in(memory()).unwrap();
+        fs::create_dir(dir.path().join("root")).unwrap();
+        let file = dir.path().join("image");
+        kind.make(&file);
+        Self { kind, device: Device::over(&file, false), dir }
+    }
+
+    /// Does something where an image is mounted; what it leaves stays on the disk.
+    pub(crate) fn with<T>(&self, image: &Image, work: impl FnOnce(&Path) -> T) -> Result<T, String> {
+        self.device.put(image);
+        let at = self.dir.path().join("root");
+        let _mount = self.kind.mount(&self.device, &at)?;
+        Ok(work(&at))
+    }
+
+    /// What is on the disk now.
+    pub(crate) fn image(&self) -> Image {
+        Image::load(&self.dir.path().join("image")).unwrap()
+    }
+
+    /// What the file system's own checker finds wrong.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.kind.check(&self.dir.path().join("image"))
     }
 }
 
@@ -144,7 +221,7 @@ impl<M: Send + 'static> Recorded<M> {
         // It ends with this process, however that ends: the pipe is closed then. Not as the last one in the namespace of our
         // mounts, which would have the kernel write to the disk while nobody serves it any more, for ever.
         let mut client = Command::new("sh")
-            .args(["-c", "nbdfuse \"$1\" \"$2\" & read -r _; kill -9 $!; wait", "sh"])
+            .args(["-c", "nbdfuse \"$1\" \"$2\" & read -r _; kill -9 $! 2>/dev/null; wait", "sh"])
             .args([folder.as_os_str(), &uri])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -157,11 +234,10 @@ impl<M: Send + 'static> Recorded<M> {
             assert!(Instant::now() < until, "nbdfuse does not show the disk");
             std::thread::sleep(Duration::from_millis(2));
         }
-        let arguments = ["-f".as_ref(), "--show".as_ref(), "--direct-io=on".as_ref(), file.as_os_str()];
-        let device = run("losetup", &arguments);
-        let mount = Some(kind.mount(device.as_ref(), &at, "").unwrap());
+        let device = Device::over(&file, true);
+        let mount = Some(kind.mount(&device, &at).unwrap());
         // Its user is the mount now: it goes with it.
-        run("losetup", &["-d".as_ref(), device.as_ref()]);
+        drop(device);
         Self { mount, client, disk, dir }
     }
 

@@ -1,11 +1,14 @@
-//! `mcx apply` on a disk that keeps a log, and what the log says at each of its events: which run it was, and what had
-//! been promised by then.
+//! `mcx apply`, or a daemon, on a disk that keeps a log, and what the log says at each of its events: which run it was, and
+//! what had been promised by then.
 
+use super::daemon::{CONFIGS, Joined};
 use super::image::{Cached, Event, Image, Loss};
-use super::mounts::{Kind, Recorded, memory};
+use super::mounts::{Bench, Kind, Recorded};
 use crate::node_lives::before;
-use crate::node_root::{Node, Tree, source, tree_of, whole_of};
+use crate::node_root::{Entry, Node, Tree, is_state, source, whole_of};
 use crate::sysfault::{self, Call, Fault, Set};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -26,33 +29,44 @@ pub(crate) enum Mark {
     Ended,
 }
 
-/// What `mcx apply` is asked for.
-pub(crate) struct Wish(Option<tempfile::NamedTempFile>);
+/// What a node shall become.
+pub(crate) enum Wish {
+    /// What `mcx apply` is given, or nothing.
+    Apply(Option<tempfile::NamedTempFile>),
+    /// One of the configs of a cluster, by a daemon.
+    Daemon(&'static str),
+}
 
 impl Wish {
     pub(crate) fn config(config: &Value) -> Self {
         let mut input = tempfile::NamedTempFile::new().unwrap();
         input.write_all(source("99-worker-power", config).as_bytes()).unwrap();
-        Self(Some(input))
+        Self::Apply(Some(input))
     }
 
     pub(crate) fn withdraw() -> Self {
-        Self(None)
+        Self::Apply(None)
     }
 
-    fn arguments(&self, root: &Path) -> Vec<PathBuf> {
-        let mut arguments: Vec<PathBuf> = vec![env!("CARGO_BIN_EXE_mcx").into(), "apply".into(), "--root".into()];
-        arguments.push(root.into());
-        match &self.0 {
-            Some(input) => arguments.extend(["--pool".into(), "worker".into(), "-f".into(), input.path().into()]),
-            None => arguments.push("--withdraw".into()),
+    /// That mcx gives everything back.
+    pub(crate) fn withdrawal(&self) -> Self {
+        match self {
+            Self::Apply(_) => Self::withdraw(),
+            Self::Daemon(_) => Self::Daemon(CONFIGS[0]),
         }
-        arguments
+    }
+
+    pub(crate) fn is_daemon(&self) -> bool {
+        matches!(self, Self::Daemon(_))
     }
 
     /// Fulfils it without any fault; what went wrong.
     pub(crate) fn fulfil(&self, root: &Path) -> Result<(), String> {
-        let arguments = self.arguments(root);
+        let input = match self {
+            Self::Apply(input) => input.as_ref(),
+            Self::Daemon(config) => return Joined::new(config).run(root),
+        };
+        let arguments = applying(input, root);
         let output = Command::new(&arguments[0]).args(&arguments[1..]).output().unwrap();
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let last = arguments.last().unwrap().display();
@@ -62,6 +76,16 @@ impl Wish {
             Err(format!("mcx apply … {last}: {}: {out}{err}", output.status))
         }
     }
+}
+
+fn applying(input: Option<&tempfile::NamedTempFile>, root: &Path) -> Vec<PathBuf> {
+    let mut arguments: Vec<PathBuf> = vec![env!("CARGO_BIN_EXE_mcx").into(), "apply".into(), "--root".into()];
+    arguments.push(root.into());
+    match input {
+        Some(input) => arguments.extend(["--pool".into(), "worker".into(), "-f".into(), input.path().into()]),
+        None => arguments.push("--withdraw".into()),
+    }
+    arguments
 }
 
 /// Where the node's root is in the file system: that one has things of its own.
@@ -78,13 +102,16 @@ pub(crate) struct Bare {
 
 impl Bare {
     pub(crate) fn new(kind: Kind) -> Self {
+        Self::with(kind, |_| {})
+    }
+
+    /// With something more in its root.
+    pub(crate) fn with(kind: Kind, more: impl FnOnce(&Path)) -> Self {
         let node = Node::new().expect("root and systemctl");
         before(&node);
-        let dir = tempfile::tempdir_in(memory()).unwrap();
-        let file = dir.path().join("image");
-        kind.make(&file);
-        let image = Image::load(&file).unwrap();
-        let image = changed(kind, &image, |mount| {
+        more(node.root());
+        let bench = Bench::new(kind);
+        let image = changed(&bench, &bench.image(), |mount| {
             let copied = Command::new("cp").arg("-a").args([node.root(), &node_at(mount)]).status().unwrap();
             assert!(copied.success());
         });
@@ -93,7 +120,7 @@ impl Bare {
 
     /// The same after these wishes were fulfilled.
     pub(crate) fn after(&self, wishes: &[Wish]) -> Image {
-        changed(self.kind, &self.image, |mount| {
+        changed(&Bench::new(self.kind), &self.image, |mount| {
             for wish in wishes {
                 wish.fulfil(&node_at(mount)).unwrap();
             }
@@ -102,25 +129,23 @@ impl Bare {
 }
 
 /// A disk after `change`, and after an orderly end.
-fn changed(kind: Kind, image: &Image, change: impl FnOnce(&Path)) -> Image {
-    let dir = tempfile::tempdir_in(memory()).unwrap();
-    let (file, at) = (dir.path().join("image"), dir.path().join("root"));
-    image.store(&file).unwrap();
-    fs::create_dir(&at).unwrap();
-    let mount = kind.mount(&file, &at, ",loop").unwrap();
-    change(&at);
-    drop(mount);
-    Image::load(&file).unwrap()
+fn changed(bench: &Bench, image: &Image, change: impl FnOnce(&Path)) -> Image {
+    bench.with(image, change).unwrap();
+    bench.image()
 }
 
 /// What is at a node: the tree, and what mcx says of it.
 #[derive(Clone)]
 pub(crate) struct Life {
     pub(crate) tree: Tree,
+    /// Mcx's own files.
+    pub(crate) state: Tree,
     /// Name of the config that the node has; empty for none.
     pub(crate) current: String,
     /// Stage of the open update.
     pub(crate) stage: Option<String>,
+    /// The journal says that its guard is on the node.
+    pub(crate) is_guarded: bool,
     /// Of all that is there, mcx's own files too: what the next run does depends on nothing else.
     pub(crate) digest: u64,
 }
@@ -141,11 +166,19 @@ impl Life {
         };
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let current = file("current.json")?.map(|current| word(&current["name"])).unwrap_or_default();
-        let stage = file("journal.json")?.map(|journal| word(&journal["stage"]));
-        let (tree, whole) = (tree_of(root), whole_of(root));
+        let journal = file("journal.json")?;
+        let is_guarded = journal.as_ref().is_some_and(|journal| journal["guard"]["left"] == true);
+        let stage = journal.map(|journal| word(&journal["stage"]));
+        let mut tree = whole_of(root);
         let mut hasher = DefaultHasher::new();
-        whole.hash(&mut hasher);
-        Ok(Self { tree, current, stage, digest: hasher.finish() })
+        tree.hash(&mut hasher);
+        let state = tree.extract_if(.., |path, _| is_state(path)).collect();
+        Ok(Self { tree, state, current, stage, is_guarded, digest: hasher.finish() })
+    }
+
+    /// What is at a path, be it mcx's own.
+    pub(crate) fn at(&self, path: &str) -> Option<&Entry> {
+        self.tree.get(path).or_else(|| self.state.get(path))
     }
 }
 
@@ -157,7 +190,7 @@ pub(crate) enum Neighbour {
     Flushing,
 }
 
-/// Runs of `mcx apply`, one after the other, and all that the disk was asked for meanwhile.
+/// Runs of mcx, one after the other, and all that the disk was asked for meanwhile.
 pub(crate) struct Recording {
     pub(crate) kind: Kind,
     pub(crate) start: Image,
@@ -169,7 +202,18 @@ pub(crate) struct Recording {
     pub(crate) log: Vec<Event<Mark>>,
     /// The calls of each run.
     pub(crate) calls: Vec<Vec<Call>>,
+    /// The files of the guard, in the order in which they come, when the update has one.
+    pub(crate) guard: Vec<(String, Entry)>,
+    /// The node with them.
+    pub(crate) guarded: Option<Tree>,
 }
+
+/// The files of the guard, in the order in which they come.
+const GUARD: [&str; 3] = [
+    "/var/lib/mcx/bin/mcx",
+    "/etc/systemd/system/mcx-guard.service",
+    "/etc/systemd/system/sysinit.target.wants/mcx-guard.service",
+];
 
 impl Recording {
     /// `lie`: the call of that number of that run is not made and returns 0.
@@ -203,7 +247,19 @@ impl Recording {
             }
             is_over.store(true, Ordering::Relaxed);
         });
-        Self { kind, start, runs, lives, earlier, log: recorded.ended(), calls }
+        Self { kind, start, runs, lives, earlier, log: recorded.ended(), calls, guard: Vec::new(), guarded: None }
+    }
+
+    /// Looks at the disk after the last file of the guard has come.
+    pub(crate) fn guarded(mut self) -> Self {
+        let comes = |call: &Call| call.name.starts_with("rename") && call.path == GUARD[2];
+        let after = self.calls[0].iter().position(comes).expect("the update has a guard") + 2;
+        let point = Point { at: self.event_of(0, after), loss: Loss::All, seed: 0 };
+        let image = self.states(vec![point]).next().unwrap().image;
+        let life = Bench::new(self.kind).with(&image, |at| Life::of(&node_at(at))).unwrap().unwrap();
+        self.guard = GUARD.map(|path| (path.to_owned(), life.at(path).expect(path).clone())).into();
+        self.guarded = Some(life.tree);
+        self
     }
 
     /// The event that marks a call of a run.
@@ -219,7 +275,7 @@ impl Recording {
             recording: self,
             points: points.into_iter(),
             happened: 0,
-            disk: Cached::new(self.start.clone()),
+            disk: Cached::new(self.start.clone(), self.kind.superblock()),
             run: 0,
             promised: Promised::default(),
         }
@@ -231,21 +287,47 @@ fn run(recorded: &Recorded<Mark>, root: &Path, wish: &Wish, fault: Fault) -> Vec
     let tool = sysfault::tool().expect("a C compiler on x86-64");
     let (reader, writer) = io::pipe().unwrap();
     let mut command = sysfault::command(tool, root, Set::Change, fault, Path::new("/dev/stdin"));
-    command.args(wish.arguments(root)).stdin(writer).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let joined = match wish {
+        Wish::Apply(input) => {
+            command.args(applying(input.as_ref(), root));
+            None
+        }
+        Wish::Daemon(config) => {
+            let joined = Joined::new(config);
+            command.arg(std::env::current_exe().unwrap());
+            command = joined.command(command, root);
+            Some(joined)
+        }
+    };
+    command.stdin(writer).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     // Its copy of the pipe's end goes with it.
     drop(command);
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
     let mut calls = Vec::new();
-    for line in BufReader::new(reader).lines() {
-        let line = line.unwrap();
-        let call = sysfault::call(&line, root).unwrap_or_else(|| unreachable!("{line}"));
-        recorded.disk.mark(Mark::Call(call.clone()));
-        calls.push(call);
-    }
+    std::thread::scope(|scope| {
+        if let Some(joined) = &joined {
+            // It has told that it is done, and would run for ever.
+            scope.spawn(move || {
+                let done = joined.until_done();
+                recorded.disk.mark(Mark::Ended);
+                kill(pid, Signal::SIGTERM).unwrap();
+                done.unwrap();
+            });
+        }
+        for line in BufReader::new(reader).lines() {
+            let line = line.unwrap();
+            let call = sysfault::call(&line, root).unwrap_or_else(|| unreachable!("{line}"));
+            recorded.disk.mark(Mark::Call(call.clone()));
+            calls.push(call);
+        }
+    });
     let output = child.wait_with_output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{fault:?}: {out}{err}");
-    recorded.disk.mark(Mark::Ended);
+    if joined.is_none() {
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{fault:?}: {out}{err}");
+        recorded.disk.mark(Mark::Ended);
+    }
     calls
 }
 

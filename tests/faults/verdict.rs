@@ -1,32 +1,53 @@
 //! Whether what a power cut left is what mcx promises, and whether the next run puts all right.
 
-use super::image::Image;
-use super::mounts::{Kind, memory};
+use super::mounts::Bench;
 use super::recording::{Life, Promised, Recording, State, States, Wish, node_at};
 use crate::node_lives::{is_staged, torn};
-use crate::node_root::{Tree, shown};
+use crate::node_root::{Entry, Tree, shown};
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::{fmt, fs};
 
-/// Of how many disks one is given to the checker of its file system.
-const CHECKED: u64 = 16;
+/// A way to be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// A path is neither old nor new, or not what the records say, or a record is damaged.
+    Torn,
+    /// What was promised is not there.
+    Lost,
+    /// The next runs do not end where they should.
+    Stuck,
+    /// The file system is not clean.
+    Unclean,
+}
+
+impl Kind {
+    const EACH: [Self; 4] = [Self::Torn, Self::Lost, Self::Stuck, Self::Unclean];
+}
+
+/// What is wrong, and a word where.
+#[derive(Debug, Clone)]
+struct Wrong(Kind, String);
+
+/// What was wrong after a power cut.
+pub(crate) struct Violation {
+    kinds: BTreeSet<Kind>,
+    pub(crate) text: String,
+}
 
 /// What a sweep has seen.
 #[derive(Default)]
 pub(crate) struct Tally {
     /// Power cuts.
     pub(crate) states: usize,
-    /// Different disks that they left: each was mounted and judged.
+    /// Different disks that they left: each was mounted, judged, and given to the checker of its file system.
     pub(crate) disks: usize,
     /// Different contents that these showed: each was brought to its end.
     pub(crate) contents: usize,
-    /// Of these, given to the checker of the file system.
-    pub(crate) checked: usize,
-    /// Power cuts after which something was wrong.
-    pub(crate) violations: Vec<String>,
+    /// Of the power cuts, those after which something was wrong.
+    pub(crate) violations: Vec<Violation>,
 }
 
 impl Tally {
@@ -34,33 +55,35 @@ impl Tally {
         self.states += other.states;
         self.disks += other.disks;
         self.contents += other.contents;
-        self.checked += other.checked;
-        self.violations.extend(other.violations.into_iter().map(|violation| format!("{from}: {violation}")));
+        let told = |violation: Violation| Violation { text: format!("{from}: {}", violation.text), ..violation };
+        self.violations.extend(other.violations.into_iter().map(told));
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { states, disks, contents, checked, violations } = self;
-        write!(
-            f,
-            "{states} power cuts, {disks} different disks ({checked} checked) of {contents} different contents, {} violations",
-            violations.len()
-        )
+        let Self { states, disks, contents, violations } = self;
+        write!(f, "{states} cuts ({disks} different disks of {contents} different contents)")?;
+        for kind in Kind::EACH {
+            let count = violations.iter().filter(|violation| violation.kinds.contains(&kind)).count();
+            write!(f, ", {count} {}", format!("{kind:?}").to_lowercase())?;
+        }
+        Ok(())
     }
 }
 
 /// What is found on one disk.
 struct Outcome {
     life: Result<Life, String>,
-    /// What the next runs did wrong.
-    wrong: Vec<String>,
-    is_checked: bool,
+    /// Whatever was promised.
+    wrong: Vec<Wrong>,
 }
 
+/// Of how many contents one is given back at once, too.
+const AT_ONCE: u64 = 4;
 /// After how many power cuts it says how far it is.
-const TOLD: usize = 200;
-/// Threads for each processor: most of the time each waits for a program that it has started.
+const TOLD: usize = 1000;
+/// Threads for each processor: now and then one waits for a program that it has started.
 const THREADS: usize = 2;
 
 /// Judges all states.
@@ -86,34 +109,34 @@ pub(crate) fn judge(
             let key = (state.image.digest(), state.run);
             let found = known.lock().unwrap().get(&key).cloned();
             let is_new = found.is_none();
-            let outcome = found.unwrap_or_else(|| Arc::new(bench.examine(recording, bare, &state, contents)));
+            let outcome = found.unwrap_or_else(|| Arc::new(examine(&bench, recording, bare, &state, contents)));
             known.lock().unwrap().insert(key, Arc::clone(&outcome));
             let mut wrong = outcome.wrong.clone();
             match &outcome.life {
                 Ok(life) => wrong.extend(broken(recording, &promises, &state, life)),
-                Err(error) => wrong.push(error.clone()),
+                Err(error) => wrong.push(Wrong(Kind::Torn, error.clone())),
             }
             let mut tally = tally.lock().unwrap();
             tally.states += 1;
             tally.disks += usize::from(is_new);
-            tally.checked += usize::from(is_new && outcome.is_checked);
             if tally.states % TOLD == 0 {
                 eprintln!("{:?}: until now {tally}", recording.kind);
             }
             if !wrong.is_empty() {
                 let journal = outcome.life.as_ref().ok().and_then(|life| life.stage.clone());
-                let what = format!(
+                let found: Vec<String> = wrong.iter().map(|Wrong(kind, text)| format!("{kind:?}: {text}")).collect();
+                let text = format!(
                     "{:?} {:?} in run {}, journal {journal:?}: {}",
                     recording.kind,
                     state.point,
                     state.run,
-                    wrong.join("\n  ")
+                    found.join("\n  ")
                 );
                 // A sweep is long: it says at once what it finds.
                 if !stop_at_first && tally.violations.len() < 5 {
-                    eprintln!("{what}");
+                    eprintln!("{text}");
                 }
-                tally.violations.push(what);
+                tally.violations.push(Violation { kinds: wrong.iter().map(|Wrong(kind, _)| *kind).collect(), text });
                 is_over.fetch_or(stop_at_first, Ordering::Relaxed);
             }
         }
@@ -127,79 +150,56 @@ pub(crate) fn judge(
     Tally { contents, ..tally.into_inner().unwrap() }
 }
 
-/// Where one thread mounts disks.
-pub(crate) struct Bench {
-    kind: Kind,
-    dir: tempfile::TempDir,
-}
-
-impl Bench {
-    pub(crate) fn new(kind: Kind) -> Self {
-        let dir = tempfile::tempdir_in(memory()).unwrap();
-        fs::create_dir(dir.path().join("root")).unwrap();
-        Self { kind, dir }
+fn examine(bench: &Bench, recording: &Recording, bare: &Tree, state: &State, known: &Known) -> Outcome {
+    let run = state.run.min(recording.runs.len() - 1);
+    let (wish, target) = (&recording.runs[run], &recording.lives[run + 1].tree);
+    let mut wrong = Vec::new();
+    let mut is_new = false;
+    let life = bench.with(&state.image, |at| {
+        let root = node_at(at);
+        let life = Life::of(&root)?;
+        let before = known.lock().unwrap().get(&(life.digest, state.run)).cloned();
+        is_new = before.is_none();
+        let stuck = before.unwrap_or_else(|| bring_to_an_end(&root, wish, target, bare));
+        known.lock().unwrap().insert((life.digest, state.run), stuck.clone());
+        wrong.extend(stuck);
+        Ok::<_, String>(life)
+    });
+    if is_new
+        && let Ok(Ok(life)) = &life
+        && life.digest.is_multiple_of(AT_ONCE)
+    {
+        let given_back =
+            bench.with(&state.image, |at| fulfilled("withdrawn at once", &node_at(at), &wish.withdrawal(), bare));
+        wrong.extend(given_back.unwrap_or_else(|error| vec![error]));
     }
-
-    fn file(&self) -> PathBuf {
-        self.dir.path().join("image")
-    }
-
-    /// Does something with what is on a disk, mounted.
-    pub(crate) fn with<T>(&self, image: &Image, work: impl FnOnce(&Path) -> T) -> Result<T, String> {
-        image.store(&self.file()).unwrap();
-        let at = self.dir.path().join("root");
-        let _mount = self.kind.mount(&self.file(), &at, ",loop")?;
-        Ok(work(&node_at(&at)))
-    }
-
-    fn examine(&self, recording: &Recording, bare: &Tree, state: &State, known: &Known) -> Outcome {
-        let run = state.run.min(recording.runs.len() - 1);
-        let mut wrong = Vec::new();
-        let life = self.with(&state.image, |root| {
-            let life = Life::of(root);
-            let digest = life.as_ref().map_or(state.image.digest(), |life| life.digest);
-            let before = known.lock().unwrap().get(&(digest, state.run)).cloned();
-            wrong = before.unwrap_or_else(|| {
-                let wrong = bring_to_an_end(root, &recording.runs[run], &recording.lives[run + 1].tree, bare, digest);
-                known.lock().unwrap().insert((digest, state.run), wrong.clone());
-                wrong
-            });
-            life
-        });
-        let is_checked = state.image.digest().is_multiple_of(CHECKED);
-        if is_checked && let Err(error) = self.kind.check(&self.file()) {
-            wrong.push(error);
-        }
-        Outcome { life: life.and_then(|life| life), wrong, is_checked }
-    }
+    let mut wrong: Vec<Wrong> = wrong.into_iter().map(|text| Wrong(Kind::Stuck, text)).collect();
+    let clean = life.as_ref().map(drop).map_err(Clone::clone).and_then(|()| bench.check());
+    wrong.extend(clean.err().map(|error| Wrong(Kind::Unclean, error)));
+    Outcome { life: life.and_then(|life| life), wrong }
 }
 
 /// By contents and run: what the next runs did wrong.
 pub(crate) type Known = Mutex<HashMap<(u64, usize), Vec<String>>>;
 
-/// Runs mcx again. Half of the contents are brought to the end of the update first, the other half are given back at once.
-fn bring_to_an_end(root: &Path, wish: &Wish, target: &Tree, bare: &Tree, digest: u64) -> Vec<String> {
-    let withdraw = Wish::withdraw();
-    let ways: &[_] = if digest.is_multiple_of(2) {
-        &[("again", wish, target), ("withdrawn", &withdraw, bare)]
-    } else {
-        &[("withdrawn at once", &withdraw, bare)]
-    };
-    let mut wrong = Vec::new();
-    for (way, wish, target) in ways {
-        if let Err(error) = wish.fulfil(root) {
-            wrong.push(format!("{way}: {error}"));
-            return wrong;
-        }
-        match Life::of(root) {
-            Ok(found) => wrong.extend(differ(&found.tree, target).map(|path| format!("{way}: {path}"))),
-            Err(error) => wrong.push(format!("{way}: {error}")),
-        }
+/// Runs mcx again: to the end of the update, then to that of its withdrawal.
+fn bring_to_an_end(root: &Path, wish: &Wish, target: &Tree, bare: &Tree) -> Vec<String> {
+    let mut wrong = fulfilled("again", root, wish, target);
+    if wrong.is_empty() {
+        wrong = fulfilled("withdrawn", root, &wish.withdrawal(), bare);
     }
-    if root.join("var/lib/mcx").exists() {
+    if wrong.is_empty() && !wish.is_daemon() && root.join("var/lib/mcx").exists() {
         wrong.push("withdrawn: there is still state of mcx".to_owned());
     }
     wrong
+}
+
+/// What is not as it should be once a wish is fulfilled.
+fn fulfilled(way: &str, root: &Path, wish: &Wish, target: &Tree) -> Vec<String> {
+    match wish.fulfil(root).and_then(|()| Life::of(root)) {
+        Ok(found) => differ(&found.tree, target).map(|path| format!("{way}: {path}")).collect(),
+        Err(error) => vec![format!("{way}: {error}")],
+    }
 }
 
 fn differ<'a>(found: &'a Tree, expected: &'a Tree) -> impl Iterator<Item = String> + 'a {
@@ -215,57 +215,78 @@ fn short(tree: &Tree, path: &str) -> String {
 }
 
 /// What is wrong with what is found, before anything is done.
-fn broken(recording: &Recording, promises: &[Promised], state: &State, life: &Life) -> Vec<String> {
+fn broken(recording: &Recording, promises: &[Promised], state: &State, life: &Life) -> Vec<Wrong> {
     let run = state.run.min(recording.runs.len() - 1);
     let (before, after) = (&recording.lives[run], &recording.lives[run + 1]);
     if state.run > run {
-        let lost = differ(&life.tree, &after.tree).map(|path| format!("lost after it was said to be done: {path}"));
-        return lost.collect();
+        let lost = differ(&life.tree, &after.tree);
+        return lost.map(|path| Wrong(Kind::Lost, format!("after it was said to be done: {path}"))).collect();
     }
     let is_fresh = state.run > 0 || recording.earlier.is_empty();
     let mut lives = vec![&before.tree, &after.tree];
+    lives.extend(&recording.guarded);
     if !is_fresh {
         lives.extend(&recording.earlier);
     }
-    let mut wrong: Vec<String> =
-        torn(&life.tree, &lives).into_iter().map(|path| format!("neither old nor new: {path}")).collect();
+    let torn = torn(&life.tree, &lives).into_iter();
+    let mut wrong: Vec<Wrong> = torn.map(|path| Wrong(Kind::Torn, format!("neither old nor new: {path}"))).collect();
     for path in state.promised.finished(&promises[state.run]) {
+        let [was, becomes, found] = [before, after, life].map(|life| life.at(path));
         // Folders of links are made and removed by `systemctl`, as it likes.
-        if before.tree.get(path) != after.tree.get(path) && life.tree.get(path) != after.tree.get(path) {
-            wrong.push(format!("flushed and lost: {path}: found {}", short(&life.tree, path)));
+        if was != becomes && found != becomes {
+            wrong.push(Wrong(Kind::Lost, format!("it was flushed: {path}: found {:.100}", shown(found))));
         }
     }
     if is_fresh && before.current != after.current {
-        wrong.extend(contradicts(before, after, state, life));
+        wrong.extend(contradicts(recording, state, life));
     }
+    wrong.extend(unguarded(recording, life));
     wrong
 }
 
+/// What is missing of the guard: all of it comes before the journal says so, and each file after what it needs.
+fn unguarded(recording: &Recording, life: &Life) -> Option<Wrong> {
+    let is_there = |(path, entry): &(String, Entry)| life.at(path) == Some(entry);
+    let count = recording.guard.iter().take_while(|file| is_there(file)).count();
+    let (missing, _) = recording.guard.get(count)?;
+    if life.is_guarded {
+        return Some(Wrong(Kind::Lost, format!("the journal says that the guard is there: {missing} is not")));
+    }
+    let (early, _) = recording.guard[count..].iter().find(|file| is_there(file))?;
+    Some(Wrong(Kind::Torn, format!("of the guard {early} is there, and {missing} is not")))
+}
+
 /// Where paths and records say different things, or records are older than was promised.
-fn contradicts(before: &Life, after: &Life, state: &State, life: &Life) -> Vec<String> {
-    // Three stages, and its removal; that may be tried again.
-    let journals = state.promised.durable("/var/lib/mcx/journal.json").min(4);
+fn contradicts(recording: &Recording, state: &State, life: &Life) -> Vec<Wrong> {
+    let torn = |text: String| Wrong(Kind::Torn, text);
+    let (before, after) = (&recording.lives[state.run], &recording.lives[state.run + 1]);
+    let is_daemon = recording.runs[state.run].is_daemon();
+    // Three stages, and its removal; that may be tried again. A daemon notes more than its stages.
+    let journals = if is_daemon { 0 } else { state.promised.durable("/var/lib/mcx/journal.json").min(4) };
     let (written, whole) = match life.stage.as_deref() {
         Some("Opened") => (1, Some(before)),
         Some("Switching") => (2, None),
         Some("Written") => (3, Some(after)),
-        Some(other) => return vec![format!("the journal is {other}: nothing has failed")],
+        Some("Acted") if is_daemon => (3, Some(after)),
+        Some(other) => return vec![torn(format!("the journal is {other}: nothing has failed"))],
         None if life.current == before.current => (0, Some(before)),
         None if life.current == after.current => (4, Some(after)),
-        None => return vec![format!("current.json names {}", life.current)],
+        None => return vec![torn(format!("current.json names {}", life.current))],
     };
     let mut wrong = Vec::new();
     if written < journals {
-        wrong.push(format!("the journal was written {journals} times, durably, and is as after {written}"));
+        let text = format!("the journal was written {journals} times, durably, and is as after {written}");
+        wrong.push(Wrong(Kind::Lost, text));
     }
     if let Some(whole) = whole {
         let paths: BTreeSet<&String> = life.tree.keys().chain(whole.tree.keys()).collect();
         let is_folder = |path: &str| [&life.tree, &whole.tree].iter().any(|t| t.get(path).is_some_and(|e| e.0 == 'd'));
-        // Folders come early and go late.
-        let others = paths
-            .into_iter()
-            .filter(|path| life.tree.get(*path) != whole.tree.get(*path) && !is_staged(path) && !is_folder(path));
-        wrong.extend(others.map(|path| format!("against the journal: {path}: found {}", short(&life.tree, path))));
+        // Folders come early and go late, as the guard does.
+        let is_guard = |path: &String| recording.guard.iter().any(|(of_guard, _)| of_guard == path);
+        let is_early = |path: &String| is_staged(path) || is_folder(path) || is_guard(path);
+        let others = paths.into_iter().filter(|path| life.tree.get(*path) != whole.tree.get(*path) && !is_early(path));
+        wrong
+            .extend(others.map(|path| torn(format!("against the journal: {path}: found {}", short(&life.tree, path)))));
     }
     wrong
 }

@@ -240,8 +240,13 @@ impl Node {
 /// All that is in a root but the state of mcx.
 pub(crate) fn tree_of(root: &Path) -> Tree {
     let mut tree = whole_of(root);
-    tree.retain(|path, _| path != "/var/lib/mcx" && !path.starts_with("/var/lib/mcx/"));
+    tree.retain(|path, _| !is_state(path));
     tree
+}
+
+/// Whether a path is mcx's own.
+pub(crate) fn is_state(path: &str) -> bool {
+    path == "/var/lib/mcx" || path.starts_with("/var/lib/mcx/")
 }
 
 /// All that is in a root.
