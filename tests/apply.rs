@@ -2,9 +2,13 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
+#[path = "support/command_line.rs"]
+mod command_line;
+
 #[path = "support/node_root.rs"]
 mod node_root;
 
+use command_line::{command, err, out};
 use mcx::api::NodeName;
 use mcx::node::folder;
 use mcx::node::host::Host;
@@ -53,8 +57,8 @@ fn chrony(text: &str) -> String {
 
 /// Runs `mcx apply` on a root, with `input` for `-f` unless it is empty.
 fn apply(root: &Path, input: &str, flags: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mcx"));
-    command.args(["apply", "--root"]).arg(root).args(flags);
+    let mut command = command(&["apply", "--root"]);
+    command.arg(root).args(flags);
     let folder = tempfile::tempdir().unwrap();
     if !input.is_empty() {
         let at = folder.path().join("in.yaml");
@@ -62,14 +66,6 @@ fn apply(root: &Path, input: &str, flags: &[&str]) -> Output {
         command.args(["--pool", "worker", "-f"]).arg(at);
     }
     command.output().unwrap()
-}
-
-fn out(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn err(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
 }
 
 fn report(output: &Output) -> Value {
@@ -285,11 +281,7 @@ fn rendered_config(input: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().join("in.yaml");
     fs::write(&at, input).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_mcx"))
-        .args(["render", "--pool", "worker", "-o", "json", "-f"])
-        .arg(at)
-        .output()
-        .unwrap();
+    let output = command(&["render", "--pool", "worker", "-o", "json", "-f"]).arg(at).output().unwrap();
     report(&output)["spec"]["config"].clone()
 }
 
@@ -355,8 +347,7 @@ fn beside_a_running_daemon_nothing_is_applied_and_not_after_it_either() {
          clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: a, user: {}}]}",
     )
     .unwrap();
-    let mut daemon = Command::new(env!("CARGO_BIN_EXE_mcx"))
-        .args(["daemon", "--node-name", "w1", "--listen", "127.0.0.1:0", "--root"])
+    let mut daemon = command(&["daemon", "--node-name", "w1", "--listen", "127.0.0.1:0", "--root"])
         .arg(node.root())
         .arg("--kubeconfig")
         .arg(&kubeconfig)

@@ -3,22 +3,17 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
+#[path = "support/command_line.rs"]
+mod command_line;
+
+use command_line::piped;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 /// `mcx render --pool worker -f -` on these bytes.
 fn render(input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_mcx"))
-        .args(["render", "--pool", "worker", "-f", "-", "-o", "name"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A limit may end the reading before all is written.
-    let _ = child.stdin.take().unwrap().write_all(input);
-    child.wait_with_output().unwrap()
+    piped(&["render", "--pool", "worker", "-f", "-", "-o", "name"], input)
 }
 
 /// A source whose config begins with these ten lines; `body` follows from line 11 on, indented by four.
@@ -205,6 +200,17 @@ fn modes() {
         ("rw-r--r--", mode("rw-r--r--"), "field-type", "14:", &at, "found a string"),
         ("-1", mode("-1"), "file-mode", "14:", &at, "found -1"),
         ("4755", mode("4755"), "file-mode", "14:", &at, "did you mean 0o4755?"),
+        ("as git writes it", mode("100644"), "file-mode", "14:", &at, "did you mean 0o644?"),
+        // No mode is offered that nobody would write.
+        (
+            "a digit too many",
+            mode("10644"),
+            "file-mode",
+            "14:",
+            &at,
+            "0o7777; write permission bits in octal, such as 0o644",
+        ),
+        ("0o10644", mode("0o10644"), "file-mode", "14:", &at, "0o7777; write permission bits in octal, such as 0o644"),
         ("a fraction", mode("420.5"), "field-type", "14:", &at, "a fraction"),
         ("very large", mode("99999999999999999999999"), "field-type", "14:", &at, ""),
         ("true", mode("yes"), "field-type", "14:", &at, "true or false"),

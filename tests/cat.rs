@@ -2,25 +2,15 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
-use std::io::Write as _;
-use std::process::{Command, Output, Stdio};
+#[path = "support/command_line.rs"]
+mod command_line;
+
+use command_line::{err, mcx, out, piped};
+use std::process::Output;
 
 /// `mcx cat` of this input.
 fn cat(input: &str, args: &[&str]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_mcx"))
-        .args(["cat", "-f", "-"])
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
-}
-
-fn err(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
+    piped(&[&["cat", "-f", "-"], args].concat(), input)
 }
 
 fn source(name: &str, role: &str, config: &str) -> String {
@@ -79,11 +69,7 @@ fn bytes_come_out_as_they_are() {
 
 #[test]
 fn the_guide_s_file_is_what_the_guide_says() {
-    let output = Command::new(env!("CARGO_BIN_EXE_mcx"))
-        .args(["cat", "-f", "examples", "/etc/chrony.conf"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
+    let output = mcx(&["cat", "-f", "examples", "/etc/chrony.conf"]);
     assert!(output.stdout.starts_with(b"server 0.centos.pool.ntp.org iburst\n"));
     assert!(output.stdout.ends_with(b"logdir /var/log/chrony\n"));
 }
@@ -93,6 +79,7 @@ fn what_has_no_contents_is_an_error_that_says_why() {
     for (item, code, said) in [
         ("/etc/binery", 1, "did you mean /etc/binary?"),
         ("a.servic", 1, "did you mean a.service?"),
+        ("a", 1, "did you mean a.service?"),
         ("10-x.conf", 1, "did you mean a.service/10-x.conf?"),
         ("/usr/share/something", 1, "no file, unit or drop-in \"/usr/share/something\" in the config"),
         ("boot", 1, "no file"),
@@ -119,17 +106,14 @@ fn pools_need_to_be_named_only_where_they_differ() {
     let output = cat(&differing, &["/etc/x", "--pool", "infra"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("known here: master, worker"), "{}", err(&output));
+    let output = cat(&differing, &["/etc/x", "--pool", "mastr"]);
+    assert_eq!(err(&output), "mcx: there is no pool \"mastr\"; did you mean master?\n");
 }
 
 #[test]
 fn a_rendered_config_is_read_too_and_a_refused_source_is_not() {
-    let rendered = Command::new(env!("CARGO_BIN_EXE_mcx"))
-        .args(["render", "--pool", "worker", "-f", "examples"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    let rendered = String::from_utf8(rendered.stdout).unwrap();
-    assert_eq!(cat(&rendered, &["boot"]).stdout, b"ssh-rsa <ssh-public-key>\n");
+    let rendered = mcx(&["render", "--pool", "worker", "-f", "examples"]);
+    assert_eq!(cat(out(&rendered), &["boot"]).stdout, b"ssh-rsa <ssh-public-key>\n");
     let output = cat(&source("50-a", "worker", "storage: {files: [{path: etc/x}]}"), &["/etc/x"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("[file-path]"), "{}", err(&output));

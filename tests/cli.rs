@@ -2,22 +2,13 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
+#[path = "support/command_line.rs"]
+mod command_line;
+
+use command_line::{command, err, mcx, out, piped};
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn mcx(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_mcx")).args(args).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap()
-}
-
-fn out(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn err(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
-}
+use std::process::Stdio;
 
 const RENDER: [&str; 5] = ["render", "--pool", "worker", "-f", "examples/"];
 
@@ -83,15 +74,8 @@ fn yaml_json_standard_input_and_folders_are_one() {
     }
     items.reverse();
     let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_mcx"))
-        .args(["render", "--pool", "worker", "-f", "-", "-o", "name"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(list.as_bytes()).unwrap();
-    assert_eq!(child.wait_with_output().unwrap().stdout, expected.stdout);
+    let given = piped(&["render", "--pool", "worker", "-f", "-", "-o", "name"], &list);
+    assert_eq!(given.stdout, expected.stdout);
     // One a file, some below, with -R.
     fs::create_dir(folder.path().join("below")).unwrap();
     for (i, item) in items.iter().enumerate() {
@@ -177,12 +161,7 @@ fn exit_codes_tell_refused_from_could_not() {
         (&["--help"][..], 0),
         (&["--version"][..], 0),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_mcx"))
-            .args(args)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
+        let output = mcx(args);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {}", err(&output));
     }
     let missing = mcx(&["render", "--pool", "worker", "-f", "no-such-file"]);
@@ -192,13 +171,7 @@ fn exit_codes_tell_refused_from_could_not() {
 
 #[test]
 fn a_closed_pipe_is_no_error() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_mcx"))
-        .args(RENDER)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = command(&RENDER).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop((child.stdout.take(), child.stderr.take()));
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
@@ -229,4 +202,56 @@ fn shells_and_manuals_are_served() {
     assert_eq!(mcx(&["man", pages.to_str().unwrap()]).status.code(), Some(0));
     let page = fs::read_to_string(pages.join("mcx-render.1")).unwrap();
     assert!(page.contains("\\-\\-pool"), "{page}");
+}
+
+#[test]
+fn help_is_there_as_a_command_too() {
+    for (asked, flagged) in [
+        (&["help"][..], &["--help"][..]),
+        (&["help", "validate"], &["validate", "--help"]),
+        (&["help", "new", "file"], &["new", "file", "--help"]),
+    ] {
+        let (asked, flagged) = (mcx(asked), mcx(flagged));
+        assert_eq!((asked.status.code(), err(&asked)), (Some(0), ""));
+        assert!(out(&asked).contains("Usage: mcx"), "{}", out(&asked));
+        assert_eq!(out(&asked), out(&flagged));
+    }
+    let unknown = mcx(&["help", "valdate"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(err(&unknown).contains("validate"), "{}", err(&unknown));
+}
+
+#[test]
+fn a_file_without_its_flag_is_told_the_flag() {
+    for (args, tip) in [
+        (&["validate", "chrony.yaml"][..], "tip: files are given with -f: -f chrony.yaml"),
+        (&["validate", "-f", "a.yaml", "b.yaml"], "tip: files are given with -f: -f b.yaml"),
+        (&["validate", "sources"], "tip: files are given with -f: -f sources"),
+        (&["render", "--pool", "worker", "examples/"], "tip: files are given with -f: -f examples/"),
+        (&["apply", "--pool", "worker", "chrony.yaml"], "tip: files are given with -f: -f chrony.yaml"),
+        (&["cat", "chrony.yaml"], "tip: files are given with -f: -f chrony.yaml"),
+        (&["cat", "chrony.yaml", "/etc/chrony.conf"], "tip: files are given with -f: -f chrony.yaml"),
+        (&["explain", "/etc/chrony.conf", "chrony.yaml"], "tip: files are given with -f: -f chrony.yaml"),
+        (
+            &["plan", "chrony.yaml"],
+            "tip: files are given with a flag: --to chrony.yaml, or -f chrony.yaml to ask the cluster as well",
+        ),
+    ] {
+        let output = mcx(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(err(&output).contains(tip), "{args:?}: {}", err(&output));
+    }
+    // What is no file, or stands where files do, is no such slip.
+    for args in [
+        &["validate", "--strct", "-f", "a.yaml"][..],
+        &["cat", "-f", "a.yaml", "/etc/x", "/etc/y"],
+        &["diff", "a.yaml"],
+        &["new", "file", "a.yaml"],
+        &["render", "-f", "a.yaml"],
+        &["crds", "a.yaml"],
+    ] {
+        let output = mcx(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(!err(&output).contains("files are given"), "{args:?}: {}", err(&output));
+    }
 }

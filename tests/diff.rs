@@ -2,28 +2,20 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
+#[path = "support/command_line.rs"]
+mod command_line;
+
 #[path = "support/node_root.rs"]
 mod node_root;
 
+use command_line::{command, err, mcx, out};
 use node_root::{Node, config, empty, file, key, named};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn mcx(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_mcx")).args(args).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap()
-}
-
-fn out(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn err(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
-}
+use std::process::Stdio;
 
 /// The guide's examples in a folder of their own, so that they can be changed.
 fn examples() -> tempfile::TempDir {
@@ -183,12 +175,19 @@ fn what_cannot_be_compared_is_not_called_different() {
         (&["diff", "examples", path(&bad)][..], "[file-path]"),
         (&["diff", "examples", "no-such-folder"], "cannot read no-such-folder"),
         (&["diff", "examples"], "values required"),
-        (&["diff", "examples", "examples", "--pool", "infra"], "no pool \"infra\" on either side"),
+        (
+            &["diff", "examples", "examples", "--pool", "infra"],
+            "there is no pool \"infra\"; known here: master, worker",
+        ),
+        (&["diff", "examples", "examples", "--pool", "wroker"], "there is no pool \"wroker\"; did you mean worker?"),
         (&["diff", "examples", "examples", "--config", "x"], "cannot be used with"),
         (&["diff", "--root", path(&none)], "no current config"),
         (&["diff", "--root", path(&none), "--config", "rendered-x"], "it keeps: none"),
         (&["diff", "--root", path(&none), "--context", "x"], "name a rendered config"),
-        (&["diff", "--root", path(&none), "-f", "examples", "--pool", "infra"], "no source for pool \"infra\""),
+        (
+            &["diff", "--root", path(&none), "-f", "examples", "--pool", "infra"],
+            "there is no pool \"infra\"; known here: master, worker",
+        ),
         (&["diff", "--root", "/no/such/root"], "cannot open the root /no/such/root"),
     ] {
         let output = mcx(args);
@@ -389,9 +388,8 @@ fn colours_are_for_terminals_and_for_those_who_ask() {
     edit(&changed, "chrony.yaml", "mode: 0o644", "mode: 0o600");
     edit(&changed, "ssh.yaml", "- ssh-rsa <ssh-public-key>", "- ssh-rsa other");
     let with = |variable: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mcx"));
-        command.args(["diff", "examples", path(&changed)]).current_dir(env!("CARGO_MANIFEST_DIR")).env(variable, "1");
-        String::from_utf8(command.output().unwrap().stdout).unwrap()
+        let output = command(&["diff", "examples", path(&changed)]).env(variable, "1").output().unwrap();
+        out(&output).to_owned()
     };
     let forced = with("CLICOLOR_FORCE");
     assert!(forced.contains("\u{1b}[31m-ssh-rsa <ssh-public-key>\u{1b}[0m\n"), "{forced:?}");
@@ -419,13 +417,8 @@ fn contents_come_out_byte_for_byte_where_no_terminal_reads_them() {
 fn a_closed_pipe_is_no_error() {
     let changed = examples();
     edit(&changed, "chrony.yaml", "mode: 0o644", "mode: 0o600");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_mcx"))
-        .args(["diff", "examples", path(&changed)])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        command(&["diff", "examples", path(&changed)]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop((child.stdout.take(), child.stderr.take()));
     assert_eq!(child.wait().unwrap().code(), Some(1), "it is still different");
 }

@@ -2,34 +2,15 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
-use serde_json::{Value, json};
-use std::io::Write as _;
-use std::process::{Command, Output, Stdio};
+#[path = "support/command_line.rs"]
+mod command_line;
 
-fn mcx(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_mcx"))
-        .args(args)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Not every call reads it.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
-}
+use command_line::{err, out, piped};
+use serde_json::{Value, json};
+use std::process::Output;
 
 fn explain(input: &str, args: &[&str]) -> Output {
-    mcx(&[&["explain", "-f", "-"], args].concat(), input)
-}
-
-fn out(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn err(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
+    piped(&[&["explain", "-f", "-"], args].concat(), input)
 }
 
 fn source(name: &str, role: &str, config: &str) -> String {
@@ -160,7 +141,7 @@ fn programs_read_the_same_and_contents_are_not_in_it() {
 
 #[test]
 fn render_explain_tells_the_same_stories() {
-    let all = mcx(&["render", "--pool", "worker", "-f", "-", "--explain", "-o", "json"], &sources());
+    let all = piped(&["render", "--pool", "worker", "-f", "-", "--explain", "-o", "json"], &sources());
     let all: Value = serde_json::from_str(out(&all)).unwrap();
     let one = |item: &str| -> Value {
         let output = explain(&sources(), &[item, "-o", "json"]);
@@ -170,15 +151,15 @@ fn render_explain_tells_the_same_stories() {
         ["/etc/x", "a.service", "boot"].iter().flat_map(|item| one(item).as_array().unwrap().clone()).collect();
     assert_eq!(all["items"].as_array().unwrap(), &expected);
     assert_eq!(all["pool"], "worker");
-    let object = mcx(&["render", "--pool", "worker", "-f", "-", "-o", "json"], &sources());
+    let object = piped(&["render", "--pool", "worker", "-f", "-", "-o", "json"], &sources());
     let object: Value = serde_json::from_str(out(&object)).unwrap();
     assert_eq!(all["name"], object["metadata"]["name"]);
     // For people the stories alone, for YAML readers the same as JSON.
-    let text = mcx(&["render", "--pool", "worker", "-f", "-", "--explain"], &sources());
+    let text = piped(&["render", "--pool", "worker", "-f", "-", "--explain"], &sources());
     assert!(out(&text).starts_with("file /etc/x\n  contents: 3 bytes"), "{}", out(&text));
-    let yaml = mcx(&["render", "--pool", "worker", "-f", "-", "--explain", "-o", "yaml"], &sources());
+    let yaml = piped(&["render", "--pool", "worker", "-f", "-", "--explain", "-o", "yaml"], &sources());
     assert_eq!(mcx::yaml::documents(out(&yaml)).unwrap()[0].value, all);
-    let name = mcx(&["render", "--pool", "worker", "-f", "-", "--explain", "-o", "name"], &sources());
+    let name = piped(&["render", "--pool", "worker", "-f", "-", "--explain", "-o", "name"], &sources());
     assert_eq!(name.status.code(), Some(2));
 }
 
@@ -207,12 +188,12 @@ spec:
 
 #[test]
 fn a_rule_is_explained_by_its_id() {
-    let page = mcx(&["explain", "--rule", "mode-decimal"], "");
+    let page = piped(&["explain", "--rule", "mode-decimal"], "");
     assert_eq!(page.status.code(), Some(0));
     assert!(out(&page).starts_with("mode-decimal (warning)\n"), "{}", out(&page));
-    let json = mcx(&["explain", "--rule", "mode-decimal", "-o", "json"], "");
+    let json = piped(&["explain", "--rule", "mode-decimal", "-o", "json"], "");
     assert_eq!(serde_json::from_str::<Value>(out(&json)).unwrap()["rule"], "mode-decimal");
-    let slip = mcx(&["explain", "--rule", "mode-decimel"], "");
+    let slip = piped(&["explain", "--rule", "mode-decimel"], "");
     assert_eq!(slip.status.code(), Some(2));
     assert_eq!(err(&slip), "mcx: there is no rule \"mode-decimel\"; did you mean mode-decimal?\n");
 }
@@ -223,10 +204,12 @@ fn exit_codes_tell_unknown_from_could_not() {
     let bad_policy = sources() + &POLICY.replace("path: /etc/x", "path: etc/x");
     for (input, args, code, said) in [
         (sources(), &["/etc/y"][..], 1, "did you mean /etc/x?"),
+        (sources(), &["a"], 1, "did you mean a.service?"),
         (sources(), &["nothing.service"], 1, "no source speaks of"),
         (refused, &["/etc/x"], 1, "[file-path]"),
         (bad_policy, &["/etc/x"], 1, "[policy]"),
         (sources(), &["/etc/x", "--pool", "infra"], 2, "known here: master, worker"),
+        (sources(), &["/etc/x", "--pool", "wroker"], 2, "there is no pool \"wroker\"; did you mean worker?"),
         (String::new(), &["/etc/x"], 2, "no MachineConfig"),
     ] {
         let output = explain(&input, args);
@@ -235,9 +218,9 @@ fn exit_codes_tell_unknown_from_could_not() {
     }
     for args in [&["explain"][..], &["explain", "/etc/x"], &["explain", "/etc/x", "--rule", "mode-decimal", "-f", "-"]]
     {
-        assert_eq!(mcx(args, "").status.code(), Some(2), "{args:?}");
+        assert_eq!(piped(args, "").status.code(), Some(2), "{args:?}");
     }
-    let rendered = mcx(&["render", "--pool", "worker", "-f", "examples"], "");
+    let rendered = piped(&["render", "--pool", "worker", "-f", "examples"], "");
     let output = explain(out(&rendered), &["/etc/chrony.conf"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("give the sources"), "{}", err(&output));

@@ -2,6 +2,10 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
+#[path = "support/command_line.rs"]
+mod command_line;
+
+use command_line::out;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -33,10 +37,6 @@ fn files(folder: &Path, at: &str, found: &mut Vec<String>) {
 fn run(bin: &Path, program: &str, args: &[&str]) -> Output {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     Command::new(bin.join(program)).args(args).env("PATH", path).output().unwrap()
-}
-
-fn out(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
 }
 
 #[test]

@@ -2,8 +2,12 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
+#[path = "support/command_line.rs"]
+mod command_line;
+
+use command_line::command;
 use std::fs;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 /// Commands of people with output on standard output, each with arguments that work.
 const SPEAKING: [&[&str]; 9] = [
@@ -27,12 +31,6 @@ const COMPLAINING: [&[&str]; 5] = [
     &["render"],
 ];
 
-fn mcx(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mcx"));
-    command.args(args).current_dir(env!("CARGO_MANIFEST_DIR")).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
-    command
-}
-
 fn both(output: &Output) -> Vec<u8> {
     [&output.stdout[..], &output.stderr[..]].concat()
 }
@@ -41,12 +39,12 @@ fn both(output: &Output) -> Vec<u8> {
 fn nothing_that_is_piped_holds_colour_and_no_color_counts_before_all_else() {
     for args in SPEAKING.iter().chain(&COMPLAINING) {
         for (key, value) in [("TERM", "xterm-256color"), ("NO_COLOR", "1")] {
-            let output = mcx(args).env(key, value).output().unwrap();
+            let output = command(args).env(key, value).output().unwrap();
             assert!(!both(&output).contains(&0x1b), "{args:?} with {key}");
         }
     }
     // Where colour is asked for it is there, so the above can fail; and NO_COLOR wins over a terminal.
-    let forced = mcx(COMPLAINING[2]).env("CLICOLOR_FORCE", "1").output().unwrap();
+    let forced = command(COMPLAINING[2]).env("CLICOLOR_FORCE", "1").output().unwrap();
     assert!(forced.stderr.contains(&0x1b), "{}", String::from_utf8_lossy(&forced.stderr));
 }
 
@@ -55,7 +53,7 @@ fn a_reader_that_goes_away_is_no_error() {
     for args in SPEAKING {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let output = mcx(args).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let output = command(args).stdout(writer).stderr(Stdio::piped()).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!said.contains("panicked") && !said.contains("ipe"), "{args:?}: {said}");
@@ -63,7 +61,7 @@ fn a_reader_that_goes_away_is_no_error() {
     for args in COMPLAINING {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let code = mcx(args).stderr(writer).output().unwrap().status.code();
+        let code = command(args).stderr(writer).output().unwrap().status.code();
         assert!(matches!(code, Some(1 | 2)), "{args:?}: {code:?}");
     }
 }
@@ -74,7 +72,7 @@ fn a_disk_that_is_full_is_an_error() {
         return;
     }
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = mcx(SPEAKING[0]).stdout(full).output().unwrap();
+    let output = command(SPEAKING[0]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -98,7 +96,7 @@ fn help_fits_a_narrow_terminal_and_has_examples() {
     for command in commands() {
         let mut args: Vec<&str> = command.iter().map(String::as_str).collect();
         args.push("--help");
-        let output = mcx(&args).env("COLUMNS", "60").output().unwrap();
+        let output = command(&args).env("COLUMNS", "60").output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(0), "{args:?}");
         assert!(command.is_empty() || text.contains("Examples:\n"), "{args:?}: {text}");
@@ -114,7 +112,7 @@ fn usage_errors_are_exit_2_and_say_where_help_is() {
     for command in commands().into_iter().filter(|command| !command.is_empty()) {
         let mut args: Vec<&str> = command.iter().map(String::as_str).collect();
         args.push("--no-such-flag");
-        let output = mcx(&args).output().unwrap();
+        let output = command(&args).output().unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{args:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("--help"), "{args:?}");
     }

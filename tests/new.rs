@@ -2,58 +2,45 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
+#[path = "support/command_line.rs"]
+mod command_line;
+
+use command_line::{command, err, fed, mcx, out};
 use mcx::render::items::{Items, UnitItem};
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ alice@example";
 
 /// Runs `mcx new` in `folder`.
 fn new(folder: &Path, args: &[&str], stdin: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_mcx"))
-        .arg("new")
-        .args(args)
-        .current_dir(folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that reads no input may have ended.
-    let _ = child.stdin.take().unwrap().write_all(stdin);
-    child.wait_with_output().unwrap()
+    fed(command(&[&["new"], args].concat()).current_dir(folder), stdin)
 }
 
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
+/// A custom pool that takes its own sources beside those of worker.
+fn custom_pool(name: &str) -> String {
+    format!(
+        "---\napiVersion: machineconfiguration.alauda.io/v1alpha1\nkind: MachineConfigPool\n\
+         metadata: {{name: {name}}}\nspec:\n  machineConfigSelector:\n    matchExpressions:\n    \
+         - {{key: machineconfiguration.alauda.io/role, operator: In, values: [worker, {name}]}}\n  \
+         nodeSelector: {{matchLabels: {{node-role.kubernetes.io/{name}: ''}}}}\n"
+    )
 }
 
 /// What a node of `pool` has of the output alone, by `mcx render`; nothing may be said of it.
 fn rendered(folder: &Path, output: &Output, pool: &str) -> Items {
-    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{}", text(&output.stdout));
+    assert_eq!((output.status.code(), err(&output)), (Some(0), ""), "{}", out(&output));
     let mut whole = output.stdout.clone();
     if pool != "master" && pool != "worker" {
-        whole.extend(
-            format!(
-                "---\napiVersion: machineconfiguration.alauda.io/v1alpha1\nkind: MachineConfigPool\n\
-                 metadata: {{name: {pool}}}\nspec:\n  machineConfigSelector:\n    matchExpressions:\n    \
-                 - {{key: machineconfiguration.alauda.io/role, operator: In, values: [worker, {pool}]}}\n  \
-                 nodeSelector: {{matchLabels: {{node-role.kubernetes.io/{pool}: ''}}}}\n"
-            )
-            .into_bytes(),
-        );
+        whole.extend(custom_pool(pool).into_bytes());
     }
     fs::write(folder.join("made.yaml"), whole).unwrap();
-    let render = Command::new(env!("CARGO_BIN_EXE_mcx"))
-        .args(["render", "--pool", pool, "-f", "made.yaml", "-o", "json"])
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    assert_eq!((render.status.code(), text(&render.stderr)), (Some(0), ""), "{}", text(&output.stdout));
+    let made = folder.join("made.yaml").display().to_string();
+    let render = mcx(&["render", "--pool", pool, "-f", &made, "-o", "json"]);
+    assert_eq!((render.status.code(), err(&render)), (Some(0), ""), "{}", out(&output));
     let object: serde_json::Value = serde_json::from_slice(&render.stdout).unwrap();
     Items::from_config(&object["spec"]["config"]).unwrap()
 }
@@ -71,8 +58,8 @@ fn a_file_comes_to_its_path_with_its_bytes_and_mode() {
     let at = folder.path();
     file(at, "chrony.conf", b"server 0.pool.ntp.org iburst\n", 0o640);
     let output = new(at, &["file", "--path", "/etc/chrony.conf", "--from", "chrony.conf"], b"");
-    assert!(text(&output.stdout).contains("\n  name: 99-worker-chrony\n"), "{}", text(&output.stdout));
-    assert!(text(&output.stdout).contains("\n          mode: 0640\n"), "{}", text(&output.stdout));
+    assert!(out(&output).contains("\n  name: 99-worker-chrony\n"), "{}", out(&output));
+    assert!(out(&output).contains("\n          mode: 0640\n"), "{}", out(&output));
     let items = rendered(at, &output, "worker");
     let item = &items.files["/etc/chrony.conf"];
     assert_eq!((item.mode, item.content.decode().unwrap()), (0o640, b"server 0.pool.ntp.org iburst\n".to_vec()));
@@ -93,9 +80,12 @@ fn a_file_comes_to_its_path_with_its_bytes_and_mode() {
         "50-token",
         "--role",
         "infra",
+        "-f",
+        "infra.yaml",
     ];
+    file(at, "infra.yaml", custom_pool("infra").as_bytes(), 0o644);
     let output = new(at, &args, b"\0\xff");
-    assert!(text(&output.stdout).contains("machineconfiguration.alauda.io/role: infra\n"));
+    assert!(out(&output).contains("machineconfiguration.alauda.io/role: infra\n"));
     let items = rendered(at, &output, "infra");
     let item = &items.files["/etc/app/token"];
     assert_eq!((item.mode, item.content.decode().unwrap()), (0o600, b"\0\xff".to_vec()));
@@ -112,12 +102,12 @@ fn each_role_gets_a_config_of_its_own() {
     let args =
         ["file", "--path", "/etc/motd", "--from", "-", "--role", "master", "--role", "worker", "--role", "master"];
     let output = new(folder.path(), &args, b"hi\n");
-    let documents = mcx::yaml::documents(text(&output.stdout)).unwrap();
+    let documents = mcx::yaml::documents(out(&output)).unwrap();
     let names: Vec<&str> = documents.iter().map(|d| d.value["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["99-master-motd", "99-worker-motd"]);
     let one_name = new(folder.path(), &[&args[..], &["--name", "99-motd"]].concat(), b"hi\n");
     assert_eq!(one_name.status.code(), Some(2));
-    assert!(text(&one_name.stderr).contains("leave --name out"), "{}", text(&one_name.stderr));
+    assert!(err(&one_name).contains("leave --name out"), "{}", err(&one_name));
     assert_eq!(new(folder.path(), &["ssh", "--key", "-", "--role", "a b"], KEY.as_bytes()).status.code(), Some(2));
 }
 
@@ -128,7 +118,7 @@ fn a_unit_is_enabled_masked_or_given_its_text() {
     let body = "[Unit]\nDescription=x\n\n[Service]\nExecStart=/bin/true\n\n[Install]\nWantedBy=multi-user.target\n";
     file(at, "x.service", body.as_bytes(), 0o755);
     let output = new(at, &["unit", "x.service", "--from", "x.service", "--enable"], b"");
-    assert!(text(&output.stdout).contains("\n          contents: |\n            [Unit]\n            Description=x\n"));
+    assert!(out(&output).contains("\n          contents: |\n            [Unit]\n            Description=x\n"));
     let items = rendered(at, &output, "worker");
     assert_eq!(
         (items.units["x.service"].contents.as_deref(), items.units["x.service"].enabled),
@@ -141,7 +131,7 @@ fn a_unit_is_enabled_masked_or_given_its_text() {
         (&["--unmask"], UnitItem { mask: Some(false), ..UnitItem::default() }),
     ] {
         let output = new(at, &[&["unit", "chronyd.service"], flags].concat(), b"");
-        assert!(text(&output.stdout).contains("name: 99-worker-chronyd\n"), "{}", text(&output.stdout));
+        assert!(out(&output).contains("name: 99-worker-chronyd\n"), "{}", out(&output));
         assert_eq!(rendered(at, &output, "worker").units["chronyd.service"], expected, "{flags:?}");
     }
     for wrong in [&[][..], &["--enable", "--disable"], &["--mask", "--unmask"]] {
@@ -150,17 +140,73 @@ fn a_unit_is_enabled_masked_or_given_its_text() {
 }
 
 #[test]
+fn a_mode_that_is_usual_only_in_decimal_is_refused_with_the_octal_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |mode: &str| new(folder.path(), &["file", "--path", "/etc/x", "--from", "-", "--mode", mode], b"x");
+    let output = with("420");
+    assert_eq!((output.status.code(), out(&output)), (Some(2), ""));
+    let said = "a mode is octal, and 0420 is hardly meant: write 0644, which is 420 in decimal, or 0o420 if it is";
+    assert!(err(&output).contains(said), "{}", err(&output));
+    let output = with("493");
+    assert!(err(&output).contains("a mode is octal: write 0755, which is 493 in decimal"));
+    for (mode, bits) in [("0o420", "0420"), ("644", "0644"), ("0644", "0644")] {
+        let output = with(mode);
+        assert!(out(&output).contains(&format!("mode: {bits}\n")), "{mode}: {}", out(&output));
+    }
+}
+
+#[test]
+fn a_role_that_no_known_pool_selects_is_said_with_the_one_that_is_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |role: &str, more: &[&str]| {
+        new(folder.path(), &[&["file", "--path", "/etc/x", "--from", "-", "--role", role], more].concat(), b"x")
+    };
+    let output = with("workers", &[]);
+    assert_eq!(output.status.code(), Some(0), "a pool of the cluster may select it");
+    assert!(out(&output).contains("machineconfiguration.alauda.io/role: workers\n"));
+    assert_eq!(
+        err(&output),
+        "warning: MachineConfig/99-workers-x: metadata.labels: only a pool that selects role workers takes it, and master, \
+         worker do not; did you mean worker? [source-unselected]\n"
+    );
+    let output = with("infra", &[]);
+    assert!(err(&output).contains("do not; give the file with its pool by -f [source-unselected]"));
+    file(folder.path(), "pools/infra.yaml", custom_pool("infra").as_bytes(), 0o644);
+    for role in ["infra", "worker", "master"] {
+        let output = with(role, &["-f", "pools"]);
+        assert_eq!((output.status.code(), err(&output)), (Some(0), ""), "{role}");
+    }
+    let output = with("infa", &["-f", "pools/infra.yaml"]);
+    assert!(err(&output).contains("infra do not; did you mean infra?"), "{}", err(&output));
+    for (wrong, code) in [("pools/none.yaml", 2), ("-", 2)] {
+        let output = with("infra", &["-f", wrong]);
+        assert_eq!((output.status.code(), out(&output)), (Some(code), ""), "{wrong}");
+    }
+    file(folder.path(), "pools/infra.yaml", b"kind: [", 0o644);
+    let output = with("infra", &["-f", "pools"]);
+    assert_eq!((output.status.code(), out(&output)), (Some(1), ""), "{}", err(&output));
+}
+
+#[test]
+fn a_unit_that_is_written_as_a_file_is_told_where_it_belongs() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = new(folder.path(), &["file", "--path", "/etc/systemd/system/x.service", "--from", "-"], b"[Unit]\n");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(err(&output).contains("[unit-as-file]"), "{}", err(&output));
+}
+
+#[test]
 fn a_drop_in_and_keys_come_from_files_and_standard_input() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let output = new(at, &["dropin", "kubelet.service", "20-nice.conf", "--from", "-"], b"[Service]\nNice=-5\n");
-    assert!(text(&output.stdout).contains("name: 99-worker-kubelet-20-nice\n"), "{}", text(&output.stdout));
+    assert!(out(&output).contains("name: 99-worker-kubelet-20-nice\n"), "{}", out(&output));
     let items = rendered(at, &output, "worker");
     assert_eq!(items.units["kubelet.service"].dropins["20-nice.conf"], "[Service]\nNice=-5\n");
     let other = KEY.replace("alice", "bob");
     file(at, "bob.pub", format!("# bob\n{other}\n").as_bytes(), 0o644);
     let output = new(at, &["ssh", "--key", "-", "--key", "bob.pub"], format!("{KEY}\n").as_bytes());
-    assert!(text(&output.stdout).contains("name: 99-worker-ssh\n"));
+    assert!(out(&output).contains("name: 99-worker-ssh\n"));
     assert_eq!(rendered(at, &output, "worker").keys, Some(vec![KEY.to_owned(), other]));
     assert_eq!(new(at, &["ssh", "--key", "-", "--key", "-"], KEY.as_bytes()).status.code(), Some(2));
 }
@@ -171,8 +217,8 @@ fn a_private_key_is_refused_and_not_shown() {
     let private = b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n-----END OPENSSH PRIVATE KEY-----\n";
     file(folder.path(), "id", private, 0o600);
     let output = new(folder.path(), &["ssh", "--key", "id"], b"");
-    assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""));
-    assert_eq!(text(&output.stderr), "mcx: id is a private key; give the .pub file beside it\n");
+    assert_eq!((output.status.code(), out(&output)), (Some(2), ""));
+    assert_eq!(err(&output), "mcx: id is a private key; give the .pub file beside it\n");
 }
 
 #[test]
@@ -189,7 +235,7 @@ fn a_tree_becomes_files_units_and_drop_ins() {
     );
     file(at, "root/etc/systemd/system/kubelet.service.d/20-x.conf", b"[Service]\nNice=1\n", 0o600);
     let output = new(at, &["tree", "root/", "--enable", "x.service", "--mask", "y.service"], b"");
-    assert!(text(&output.stdout).contains("name: 99-worker-root\n"));
+    assert!(out(&output).contains("name: 99-worker-root\n"));
     let items = rendered(at, &output, "worker");
     let modes: Vec<(&str, u32)> = items.files.iter().map(|(path, file)| (path.as_str(), file.mode)).collect();
     assert_eq!(modes, [("/etc/motd", 0o644), ("/usr/local/bin/tool", 0o755)]);
@@ -219,9 +265,9 @@ fn what_a_config_cannot_hold_is_named() {
         ("none", "cannot read none: No such file"),
     ] {
         let output = new(at, &["tree", tree], b"");
-        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""), "{tree}");
-        assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
-        assert_eq!(text(&output.stderr).lines().count(), 1, "{}", text(&output.stderr));
+        assert_eq!((output.status.code(), out(&output)), (Some(2), ""), "{tree}");
+        assert!(err(&output).contains(said), "{}", err(&output));
+        assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
     }
 }
 
@@ -239,14 +285,14 @@ fn what_would_be_refused_is_said_as_validation_says_it_and_nothing_is_printed() 
         (&["unit", "x.service", "--enable", "--mask"], "unit-masked"),
     ] {
         let output = new(at, args, b"x");
-        assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""), "{args:?}");
-        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), out(&output)), (Some(1), ""), "{args:?}");
+        let said = err(&output);
         assert!(said.starts_with("error: MachineConfig/") && said.contains(&format!("[{rule}]")), "{args:?}: {said}");
     }
     // A warning is said, and the text is there.
     let output = new(at, &["file", "--path", "/etc/x", "--from", "-", "--mode", "4755"], b"x");
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stderr).contains("[mode-special]") && text(&output.stdout).contains("kind: MachineConfig\n"));
+    assert!(err(&output).contains("[mode-special]") && out(&output).contains("kind: MachineConfig\n"));
 }
 
 #[test]
@@ -255,14 +301,14 @@ fn a_policy_says_what_a_change_costs() {
     let at = folder.path();
     let output =
         new(at, &["policy", "--path", "/etc/chrony.conf", "--daemon-reload", "--restart", "chronyd.service"], b"");
-    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
     // The guide's own, but for the keys, which it leaves as they are.
     let guide = fs::read_to_string(format!("{}/examples/chrony-policy.yaml", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let guide = guide.split_once("    sshkey:").unwrap().0;
     let guide: Vec<&str> = guide.lines().filter(|l| !l.starts_with('#')).collect();
-    assert_eq!(text(&output.stdout).lines().skip(1).collect::<Vec<_>>(), guide);
+    assert_eq!(out(&output).lines().skip(1).collect::<Vec<_>>(), guide);
     let both = new(at, &["policy", "--path", "/etc/a", "--path", "/etc/b", "--unit", "a.service", "--none"], b"");
-    let documents = mcx::yaml::documents(text(&both.stdout)).unwrap();
+    let documents = mcx::yaml::documents(out(&both)).unwrap();
     let policy = &documents[0].value["spec"]["nodeDisruptionPolicy"];
     assert_eq!(policy["files"][1], serde_json::json!({"path": "/etc/b", "actions": [{"type": "None"}]}));
     assert_eq!(policy["units"][0]["name"], "a.service");
@@ -274,7 +320,7 @@ fn a_policy_says_what_a_change_costs() {
         (&["policy", "--none"], 2),
     ] {
         let output = new(at, wrong, b"");
-        assert_eq!((output.status.code(), text(&output.stdout)), (Some(code), ""), "{wrong:?}");
+        assert_eq!((output.status.code(), out(&output)), (Some(code), ""), "{wrong:?}");
     }
 }
 
@@ -285,7 +331,6 @@ fn what_new_prints_can_be_appended_to_a_file() {
     let mut all = new(at, &["file", "--path", "/etc/chrony.conf", "--from", "-"], b"pool x iburst\n").stdout;
     all.extend(new(at, &["policy", "--path", "/etc/chrony.conf", "--restart", "chronyd.service"], b"").stdout);
     file(at, "all.yaml", &all, 0o644);
-    let output = Command::new(env!("CARGO_BIN_EXE_mcx")).current_dir(at).args(["validate", "-f", "all.yaml"]).output();
-    let output = output.unwrap();
-    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), "no findings in 2 objects\n"));
+    let output = mcx(&["validate", "-f", &at.join("all.yaml").display().to_string()]);
+    assert_eq!((output.status.code(), err(&output)), (Some(0), "no findings in 2 objects\n"));
 }

@@ -2,24 +2,16 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
+#[path = "support/command_line.rs"]
+mod command_line;
+
+use command_line::{command, err, mcx, out};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 const PREFIX: &str = "machineconfiguration.alauda.io/";
-
-fn mcx(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_mcx")).args(args).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap()
-}
-
-fn out(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn err(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
-}
 
 fn plan(args: &[&str]) -> Output {
     mcx(&[&["plan"], args].concat())
@@ -145,12 +137,52 @@ fn disabling_chrony_reboots_and_says_that_the_default_asks_for_it() {
 }
 
 #[test]
+fn a_drop_in_of_a_unit_that_nothing_defines_is_named_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = json!({"apiVersion": format!("{PREFIX}v1alpha1"), "kind": "MachineConfig",
+        "metadata": {"name": "50-nice", "labels": {format!("{PREFIX}role"): "worker"}},
+        "spec": {"config": {"ignition": {"version": "3.4.0"}, "systemd": {"units": [
+            {"name": "kubelet.service", "dropins": [{"name": "20-nice.conf", "contents": "[Service]\nNice=1\n"}]}]}}}});
+    write(folder.path(), "nice.json", &source);
+    let output = plan(&["--to", &path(&folder), "--diff"]);
+    for part in [
+        "changes   1 drop-in added",
+        "+ drop-in kubelet.service/20-nice.conf",
+        "Reboot <- unit kubelet.service (no policy entry)",
+        "drop-in kubelet.service/20-nice.conf added\n--- /dev/null\n",
+    ] {
+        assert!(out(&output).contains(part), "{part} in {}", out(&output));
+    }
+    assert!(!out(&output).contains("+ unit") && !out(&output).contains("unit added"), "{}", out(&output));
+    let plan = json_of(&["--to", &path(&folder)]);
+    let changes = &pool(&plan, "worker")["updates"][0]["changes"];
+    assert_eq!(changes, &json!([{"item": "drop-in kubelet.service/20-nice.conf", "difference": "added"}]));
+}
+
+#[test]
 fn the_same_state_twice_is_nothing() {
     let output = plan(&["--from", "examples/", "--to", "examples/", "--exit-code"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(out(&output).contains("pool worker: nothing changes"), "{}", out(&output));
     let withdrawn = plan(&["--from", "examples/chrony.yaml", "--to", "examples/chrony-policy.yaml"]);
     assert!(out(&withdrawn).contains("- file /etc/chrony.conf"), "{}", out(&withdrawn));
+}
+
+#[test]
+fn without_nodes_it_is_said_that_waves_are_not_shown_and_how_to_give_them() {
+    let said = |output: &Output| out(output).split_whitespace().collect::<Vec<_>>().join(" ");
+    let without = plan(&["--to", "examples/"]);
+    let line = "nodes none given: who goes when is not shown; give them: kubectl get nodes -o yaml >nodes.yaml, and --to nodes.yaml";
+    assert!(said(&without).contains(line), "{}", out(&without));
+    assert_eq!(json_of(&["--to", "examples/"])["nodes"], 0);
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "nodes.json", &node("w1", 1, &empty_config()));
+    let nodes = path(&folder);
+    let with = plan(&["--to", "examples/", "--to", &nodes]);
+    assert!(!out(&with).contains("none given") && out(&with).contains("1. w1"), "{}", out(&with));
+    // Of a pool that has none there is nothing to say.
+    let other = plan(&["--to", "examples/", "--to", &nodes, "--pool", "master"]);
+    assert!(!out(&other).contains("none given"), "{}", out(&other));
 }
 
 #[test]
@@ -316,9 +348,7 @@ fn without_a_cluster_the_way_to_plan_is_named() {
         ),
         (&["a.yaml", "a.yaml"], "a.yaml is a file and no rendered config; write --to a.yaml"),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_mcx"))
-            .arg("plan")
-            .args(args)
+        let output = command(&[&["plan"], args].concat())
             .current_dir(&folder)
             .env("HOME", folder.path())
             .env_remove("KUBECONFIG")

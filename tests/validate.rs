@@ -2,50 +2,25 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
+#[path = "support/command_line.rs"]
+mod command_line;
+
+use command_line::{code, command, err, mcx, out};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 const HEAD: &str = "apiVersion: machineconfiguration.alauda.io/v1alpha1\n";
 
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mcx"));
-    command.arg("validate").args(args).current_dir(env!("CARGO_MANIFEST_DIR"));
-    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
-        command.env_remove(name);
-    }
-    command
-}
-
 fn validate(args: &[&str]) -> Output {
-    command(args).stdin(Stdio::null()).output().unwrap()
+    mcx(&[&["validate"], args].concat())
 }
 
 /// With `input` on standard input.
 fn piped(input: &str, args: &[&str]) -> Output {
-    let mut child = command(&[&["-f", "-"], args].concat())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
-}
-
-fn out(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn err(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap()
+    command_line::piped(&[&["validate", "-f", "-"], args].concat(), input)
 }
 
 /// What `-o json` says.
@@ -122,13 +97,30 @@ fn a_clean_input_prints_nothing_but_a_line_for_people() {
 }
 
 #[test]
-fn an_input_with_nothing_of_ours_says_so() {
-    // A wrong folder in a CI job would look like success.
-    for format in ["text", "json", "github"] {
-        let output = piped("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", &["-o", format]);
-        assert_eq!(code(&output), 0);
-        assert!(err(&output).starts_with("nothing to check: there is no MachineConfig, "), "{}", err(&output));
+fn an_input_with_nothing_of_ours_is_an_error_that_names_it() {
+    // A wrong path in a CI job would look like success.
+    let foreign = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+    for (format, shown) in [("text", ""), ("json", "findings"), ("github", "")] {
+        for nothing in ["", "---\n# nothing\n", foreign, "apiVersion: v1\nkind: List\nitems: []\n"] {
+            let output = piped(nothing, &["-o", format]);
+            let said =
+                "mcx: nothing to validate in -: there is no MachineConfig, MachineConfigPool or MachineConfiguration\n";
+            assert_eq!((code(&output), err(&output)), (1, said), "{format}: {nothing}");
+            assert!(out(&output).contains(shown), "programs read what they know: {}", out(&output));
+        }
     }
+    let folder = tempfile::tempdir().unwrap();
+    let (empty, other) = (write(folder.path(), "empty.yaml", ""), write(folder.path(), "other.yaml", foreign));
+    let output = validate(&["-f", &empty, "-f", &other]);
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains(&format!("nothing to validate in {empty}, {other}: ")), "{}", err(&output));
+    // Among others they are skipped, as a folder of manifests has them.
+    write(folder.path(), "ours.yaml", &source("99-x", "worker", ""));
+    let output = validate(&["-f", &folder.path().display().to_string()]);
+    assert_eq!((code(&output), err(&output)), (0, "no findings in 1 object\n"));
+    // What cannot be read is said by itself.
+    let output = piped("kind: [", &[]);
+    assert_eq!((code(&output), err(&output)), (1, "1 error\n"), "{}", out(&output));
 }
 
 #[test]
@@ -170,7 +162,7 @@ fn github_gets_annotations() {
     let folder = tempfile::tempdir().unwrap();
     let input = source("99-x", "worker", "storage:\n  files:\n  - path: etc/100%\n    mode: 644");
     write(folder.path(), "a,b.yaml", &input);
-    let output = command(&["-f", ".", "-o", "github"]).current_dir(folder.path()).output().unwrap();
+    let output = command(&["validate", "-f", ".", "-o", "github"]).current_dir(folder.path()).output().unwrap();
     assert_eq!((code(&output), err(&output)), (1, ""));
     assert_eq!(
         out(&output),
@@ -374,7 +366,7 @@ fn a_long_line_is_cut_and_contents_are_not_shown() {
 #[test]
 fn colour_is_only_where_it_is_wanted() {
     let coloured = |name: &str| -> bool {
-        let mut command = command(&["-f", "examples/"]);
+        let mut command = command(&["validate", "-f", "examples/"]);
         if !name.is_empty() {
             command.env("CLICOLOR_FORCE", "1").env(name, "1");
         }
@@ -393,7 +385,8 @@ fn colour_is_only_where_it_is_wanted() {
 #[test]
 fn a_closed_pipe_does_not_change_the_verdict() {
     for (args, expected) in [(&["-f", "examples/"][..], 0), (&["--strict", "-f", "examples/", "-o", "json"], 1)] {
-        let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            command(&[&["validate"], args].concat()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop((child.stdout.take(), child.stderr.take()));
         assert_eq!(child.wait().unwrap().code(), Some(expected), "{args:?}");
     }

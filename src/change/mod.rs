@@ -11,7 +11,8 @@ pub mod text;
 
 pub use combine::actions;
 
-use crate::render::items::Items;
+use crate::render::item::Item;
+use crate::render::items::{Items, UnitItem};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -34,6 +35,8 @@ pub struct ChangeSet {
     pub files: BTreeMap<String, Difference>,
     /// By unit name; drop-ins, enablement and mask are part of their unit.
     pub units: BTreeMap<String, Difference>,
+    /// Of those units of which nothing but drop-ins differs: which ones, by unit and name.
+    pub dropins: BTreeMap<String, BTreeMap<String, Difference>>,
     /// Keys of `boot`, compared as a set.
     pub keys: Option<Difference>,
 }
@@ -84,14 +87,26 @@ impl ChangeSet {
             (Some(_), None) => Some(Difference::Removed),
             (Some(_), Some(_)) => (set(old) != set(new)).then_some(Difference::Changed),
         };
-        Self { files: differences(&old.files, &new.files), units: differences(&old.units, &new.units), keys }
+        let units = differences(&old.units, &new.units);
+        let dropins = units
+            .keys()
+            .filter_map(|name| Some((name.clone(), only_dropins(old.units.get(name), new.units.get(name))?)));
+        Self { files: differences(&old.files, &new.files), dropins: dropins.collect(), units, keys }
     }
 
-    /// What differs, named as in a [`Cause`]: files, then units, then keys.
-    pub fn items(&self) -> impl Iterator<Item = (String, Difference)> {
-        let files = self.files.iter().map(|(path, difference)| (file_item(path), *difference));
-        let units = self.units.iter().map(|(name, difference)| (unit_item(name), *difference));
-        files.chain(units).chain(self.keys.map(|difference| (keys_item(), difference)))
+    /// What differs: files, then units, then keys. Where nothing but drop-ins of a unit differs, these.
+    pub fn items(&self) -> impl Iterator<Item = (Item, Difference)> {
+        let files = self.files.iter().map(|(path, difference)| (Item::File(path.clone()), *difference));
+        let units = self.units.iter().flat_map(move |(unit, difference)| match self.dropins.get(unit) {
+            None => vec![(Item::Unit(unit.clone()), *difference)],
+            Some(dropins) => {
+                let named = |(name, difference): (&String, &Difference)| {
+                    (Item::DropIn { unit: unit.clone(), name: name.clone() }, *difference)
+                };
+                dropins.iter().map(named).collect()
+            }
+        });
+        files.chain(units).chain(self.keys.map(|difference| (Item::Keys, difference)))
     }
 
     /// Whether nothing differs.
@@ -101,15 +116,25 @@ impl ChangeSet {
 }
 
 fn file_item(path: &str) -> String {
-    format!("file {path}")
+    Item::File(path.to_owned()).to_string()
 }
 
 fn unit_item(name: &str) -> String {
-    format!("unit {name}")
+    Item::Unit(name.to_owned()).to_string()
 }
 
 fn keys_item() -> String {
-    format!("keys of {}", crate::api::SSH_USER)
+    Item::Keys.to_string()
+}
+
+/// The drop-ins that differ, if nothing else of the unit does. A unit that is in one of the two only by its drop-ins is
+/// not added or removed itself: it may be the operating system's.
+fn only_dropins(old: Option<&UnitItem>, new: Option<&UnitItem>) -> Option<BTreeMap<String, Difference>> {
+    let nothing = UnitItem::default();
+    let (old, new) = (old.unwrap_or(&nothing), new.unwrap_or(&nothing));
+    let rest = |unit: &UnitItem| UnitItem { dropins: BTreeMap::new(), ..unit.clone() };
+    let found = differences(&old.dropins, &new.dropins);
+    (!found.is_empty() && rest(old) == rest(new)).then_some(found)
 }
 
 fn differences<T: PartialEq>(old: &BTreeMap<String, T>, new: &BTreeMap<String, T>) -> BTreeMap<String, Difference> {
@@ -125,9 +150,15 @@ impl fmt::Display for ChangeSet {
     /// One line: `2 files added, 1 unit changed, keys changed`, or `nothing`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
-        for (noun, map) in [("file", &self.files), ("unit", &self.units)] {
+        let items: Vec<(Item, Difference)> = self.items().collect();
+        let is_file = |item: &Item| matches!(item, Item::File(_));
+        let is_unit = |item: &Item| matches!(item, Item::Unit(_));
+        let is_dropin = |item: &Item| matches!(item, Item::DropIn { .. });
+        let nouns: [(&str, &dyn Fn(&Item) -> bool); 3] =
+            [("file", &is_file), ("unit", &is_unit), ("drop-in", &is_dropin)];
+        for (noun, is_one) in nouns {
             for kind in [Difference::Added, Difference::Changed, Difference::Removed] {
-                match map.values().filter(|d| **d == kind).count() {
+                match items.iter().filter(|(item, difference)| is_one(item) && *difference == kind).count() {
                     0 => {}
                     1 => parts.push(format!("1 {noun} {kind}")),
                     n => parts.push(format!("{n} {noun}s {kind}")),

@@ -8,6 +8,7 @@ use crate::api::machine_configuration::{
 };
 use crate::api::{CLUSTER, MachineConfiguration, shipped};
 use crate::render::finding::Finding;
+use crate::render::nearest;
 use crate::render::path::{is_clean, is_within};
 use crate::render::rule;
 use crate::render::validate::unit_name_problem;
@@ -18,6 +19,9 @@ use std::collections::BTreeSet;
 pub const ENTRIES: usize = 50;
 /// Most actions of an entry: as the published CRD.
 pub const ACTIONS: usize = 10;
+/// Types of actions: as the published CRD.
+const TYPES: [&str; 6] = ["Reboot", "Drain", "Reload", "Restart", "DaemonReload", "None"];
+
 /// The policy in effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectivePolicy {
@@ -205,11 +209,12 @@ fn actions(at: &str, list: &[PolicyAction], found: &mut Vec<String>) {
     }
     for (i, action) in list.iter().enumerate() {
         let at = format!("{at}[{i}]");
-        if !["Reboot", "Drain", "Reload", "Restart", "DaemonReload", "None"].contains(&action.type_.as_str()) {
-            found.push(format!(
-                "{at}.type: `{}` is not one of Reboot, Drain, Reload, Restart, DaemonReload, None",
-                one_line(&action.type_)
-            ));
+        if !TYPES.contains(&action.type_.as_str()) {
+            let (type_, types) = (one_line(&action.type_), TYPES.join(", "));
+            let meant = nearest::hint(&action.type_, TYPES).map_or_else(String::new, |hint| format!("; {hint}"));
+            found.push(format!("{at}.type: `{type_}` is not one of {types}{meant}"));
+            // Which fields belong to it is not known.
+            continue;
         }
         for (type_, field, service) in [("Reload", "reload", &action.reload), ("Restart", "restart", &action.restart)] {
             match (action.type_ == type_, service) {
@@ -368,6 +373,16 @@ mod tests {
                 keys(json!([{"type": "None"}, {"type": "Drain"}])),
                 "spec.nodeDisruptionPolicy.sshkey.actions",
                 "None stands alone",
+            ),
+            (
+                keys(json!([{"type": "restart", "restart": {"serviceName": "a.service"}}])),
+                "spec.nodeDisruptionPolicy.sshkey.actions[0].type",
+                "`restart` is not one of Reboot, Drain, Reload, Restart, DaemonReload, None; did you mean Restart?",
+            ),
+            (
+                keys(json!([{"type": "daemon-reload"}])),
+                "spec.nodeDisruptionPolicy.sshkey.actions[0].type",
+                "did you mean DaemonReload?",
             ),
             (keys(json!([{"type": "Special"}])), "spec.nodeDisruptionPolicy.sshkey.actions[0].type", "Special"),
             (

@@ -94,11 +94,54 @@ fn every_field_of_an_item_counts() {
         body("y"),
         UnitItem { enabled: Some(false), ..body("x") },
         UnitItem { mask: Some(false), ..body("x") },
-        UnitItem { dropins: BTreeMap::from([("a.conf".to_owned(), "x".to_owned())]), ..body("x") },
+        UnitItem { dropins: BTreeMap::from([("a.conf".to_owned(), "x".to_owned())]), ..body("y") },
     ] {
         let new = unit("a.service", item);
         assert_eq!(ChangeSet::between(&old, &new).to_string(), "1 unit changed");
         assert_ne!(old.hash(), new.hash());
+    }
+}
+
+#[test]
+fn where_only_drop_ins_of_a_unit_differ_they_are_named_and_not_the_unit() {
+    let with = |base: UnitItem, dropins: &[(&str, &str)]| {
+        let dropins = dropins.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        unit("a.service", UnitItem { dropins, ..base })
+    };
+    let nothing = UnitItem::default;
+    let (old, new) =
+        (with(nothing(), &[("1.conf", "x"), ("2.conf", "x")]), with(nothing(), &[("2.conf", "y"), ("3.conf", "x")]));
+    for (old, new, line, items) in [
+        (&Items::default(), &with(nothing(), &[("1.conf", "x")]), "1 drop-in added", "drop-in a.service/1.conf added"),
+        (
+            &with(nothing(), &[("1.conf", "x")]),
+            &Items::default(),
+            "1 drop-in removed",
+            "drop-in a.service/1.conf removed",
+        ),
+        (
+            &old,
+            &new,
+            "1 drop-in added, 1 drop-in changed, 1 drop-in removed",
+            "drop-in a.service/1.conf removed, drop-in a.service/2.conf changed, drop-in a.service/3.conf added",
+        ),
+        (
+            &unit("a.service", body("x")),
+            &with(body("x"), &[("1.conf", "x")]),
+            "1 drop-in added",
+            "drop-in a.service/1.conf added",
+        ),
+        // With anything of the unit itself they are a part of it.
+        (&Items::default(), &with(body("x"), &[("1.conf", "x")]), "1 unit added", "unit a.service added"),
+        (&with(nothing(), &[("1.conf", "x")]), &with(body("x"), &[]), "1 unit changed", "unit a.service changed"),
+    ] {
+        let change = ChangeSet::between(old, new);
+        assert_eq!(change.to_string(), line);
+        let named: Vec<String> = change.items().map(|(item, kind)| format!("{item} {kind}")).collect();
+        assert_eq!(named.join(", "), items);
+        // The policy knows units only.
+        assert_eq!(change.units.keys().collect::<Vec<_>>(), ["a.service"]);
+        assert_eq!(actions(&change, &EffectivePolicy::shipped()).to_string(), "Reboot");
     }
 }
 

@@ -9,6 +9,7 @@ use crate::node::disk::{Check, Disk};
 use crate::node::folder::{self, Ended};
 use crate::node::host::{self, Host};
 use crate::node::journal::NamedConfig;
+use crate::render::item::Item;
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -101,7 +102,7 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct Change {
     item: String,
-    change: &'static str,
+    change: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -241,9 +242,10 @@ impl Report {
         let (old, new) = (folder::items(from)?, folder::items(to)?);
         let set = ChangeSet::between(&old, &new);
         self.not_run = not_run(&change::actions(&set, policy));
-        let maps = set.files.into_iter().chain(set.units);
-        let keys = set.keys.map(|change| (format!("keys of {}", crate::api::SSH_USER), change));
-        self.changes = maps.chain(keys).map(|(item, change)| Change { item, change: word(change) }).collect();
+        // A path or a name, as a person types it; `boot` alone would say too little.
+        let named = |item: Item| if item == Item::Keys { item.to_string() } else { item.name() };
+        self.changes =
+            set.items().map(|(item, change)| Change { item: named(item), change: change.to_string() }).collect();
         Ok(())
     }
 
@@ -325,14 +327,6 @@ fn not_run(actions: &Actions) -> Vec<NotRun> {
         NotRun { causes: causes.collect(), action }
     };
     actions.list.iter().map(of).collect()
-}
-
-fn word(change: change::Difference) -> &'static str {
-    match change {
-        change::Difference::Added => "added",
-        change::Difference::Changed => "changed",
-        change::Difference::Removed => "removed",
-    }
 }
 
 fn named(name: &crate::api::ConfigName) -> &str {

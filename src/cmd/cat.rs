@@ -3,6 +3,7 @@
 use super::{input, print};
 use crate::render::item::Item;
 use crate::render::load;
+use crate::render::nearest;
 use crate::render::state::{self, State};
 use anyhow::bail;
 use std::collections::BTreeMap;
@@ -42,7 +43,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Err(error) => return Err(error.into()),
     };
     if let Some(pool) = args.pool.as_deref().filter(|pool| !state.knows(pool)) {
-        bail!("there is no pool {pool:?} in the input; known here: {}", state.known.join(", "));
+        bail!("{}", state.unknown(pool));
     }
     // The same bytes in several pools are one answer.
     let mut found: BTreeMap<Result<Vec<u8>, String>, Vec<&str>> = BTreeMap::new();
@@ -57,8 +58,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     match found.pop_first() {
         None => {
-            let near =
-                Item::nearest(&args.item, &known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            let near = Item::nearest(&args.item, &known).map(|near| format!("; {}", nearest::meant(&near)));
+            let near = near.unwrap_or_default();
             let of = args.pool.as_ref().map(|pool| format!(" of pool {pool}")).unwrap_or_default();
             print::error(&format!("no file, unit or drop-in {:?} in the config{of}{near}", args.item));
             Ok(ExitCode::FAILURE)

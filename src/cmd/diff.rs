@@ -7,6 +7,7 @@ use crate::node::host::Host;
 use crate::node::look;
 use crate::render::items::Items;
 use crate::render::load;
+use crate::render::nearest;
 use crate::render::state::{self, State};
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
@@ -134,7 +135,7 @@ fn sides(args: &Args, old: &Path, new: &Path) -> anyhow::Result<Option<Vec<Compa
     let (Some(old), Some(new)) = (read(old)?, read(new)?) else { return Ok(None) };
     if let Some(pool) = args.pool.as_deref().filter(|pool| !old.knows(pool) && !new.knows(pool)) {
         let known: BTreeSet<&str> = old.known.iter().chain(&new.known).map(String::as_str).collect();
-        bail!("there is no pool {pool:?} on either side; known: {}", Vec::from_iter(known).join(", "));
+        bail!("{}", nearest::unknown("pool", pool, known));
     }
     let mut all: Vec<Compared> = Vec::new();
     for (pool, old, new) in state::pairs(old, new) {
@@ -228,6 +229,7 @@ fn of_files(args: &Args, host: &Host) -> anyhow::Result<Option<Items>> {
     let Some(mut state) = read(args, &args.filename, pool.as_deref())? else { return Ok(None) };
     let names: Vec<String> = state.pools.keys().cloned().collect();
     match (pool, names.as_slice()) {
+        (Some(pool), []) if !state.knows(&pool) => bail!("{}", state.unknown(&pool)),
         (Some(pool), []) => bail!("the input has no source for pool {pool:?}; give another --pool"),
         (_, [only]) => Ok(state.pools.remove(only)),
         (_, []) => bail!("no pool selects a source of the input"),

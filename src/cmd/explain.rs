@@ -81,10 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn explain_rule(id: &str, output: Output) -> anyhow::Result<ExitCode> {
     let Some(rule) = rule::by_id(id) else {
-        let near = nearest::nearest(id, rule::RULES.iter().map(|r| r.id));
-        let all = || format!("there are: {}", rule::RULES.iter().map(|r| r.id).collect::<Vec<_>>().join(", "));
-        let near = near.map_or_else(all, |near| format!("did you mean {near}?"));
-        bail!("there is no rule {id:?}; {near}");
+        bail!("{}", nearest::unknown("rule", id, rule::RULES.iter().map(|r| r.id)));
     };
     match output {
         Output::Text => print::out(&rule.page())?,
@@ -111,7 +108,7 @@ fn explain_item(args: &Args, text: &str) -> anyhow::Result<ExitCode> {
         bail!("the input holds only rendered configs, which do not say what they were made from; give the sources");
     }
     if let Some(pool) = args.pool.as_deref().filter(|pool| !state.knows(pool)) {
-        bail!("there is no pool {pool:?} in the input; known here: {}", state.known.join(", "));
+        bail!("{}", state.unknown(pool));
     }
     let policy = EffectivePolicy::of(&loaded.policies);
     let mut explained: Vec<Explained> = Vec::new();
@@ -136,7 +133,7 @@ fn explain_item(args: &Args, text: &str) -> anyhow::Result<ExitCode> {
         known.extend(named);
     }
     if explained.is_empty() {
-        let near = Item::nearest(text, &known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        let near = Item::nearest(text, &known).map(|near| format!("; {}", nearest::meant(&near))).unwrap_or_default();
         let whose = args.pool.as_ref().map(|pool| format!(" of pool {pool}")).unwrap_or_default();
         let near = match elsewhere.as_slice() {
             [] => near,

@@ -6,6 +6,9 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+/// What to say of an input that holds nothing of ours.
+pub const NOTHING: &str = "there is no MachineConfig, MachineConfigPool or MachineConfiguration";
+
 /// Flags for what is read.
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]

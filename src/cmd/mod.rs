@@ -19,6 +19,7 @@ pub mod print;
 pub mod reference;
 pub mod render;
 pub mod service;
+mod usage;
 pub mod validate;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -90,10 +91,11 @@ pub enum Command {
 
 /// Parses the command line. What is no command line ends the process, with the usage or the help that was asked for.
 pub fn parse() -> Cli {
-    let program = std::env::args_os().next().unwrap_or_default();
-    let command = called(Path::new(&program));
-    let cli = Cli::from_arg_matches(&command.get_matches());
-    cli.unwrap_or_else(|error| error.exit())
+    let args = usage::spelled(std::env::args_os().collect());
+    let program = args.first().cloned().unwrap_or_default();
+    let mut command = called(Path::new(&program));
+    let cli = command.try_get_matches_from_mut(&args).and_then(|matches| Cli::from_arg_matches(&matches));
+    cli.unwrap_or_else(|error| usage::with_flag(error, &command, &args).exit())
 }
 
 /// The command as the program of this name shows it: as a plugin it is typed as `kubectl mcx`, in examples too.

@@ -5,11 +5,13 @@ mod read;
 
 pub use policy::PolicyArgs;
 
-use super::print;
+use super::{input, print};
 use crate::api::label;
 use crate::render::author::{self, Draft, File};
 use crate::render::finding::{Finding, Severity};
 use crate::render::items::Owner;
+use crate::render::load;
+use crate::render::mode;
 use anyhow::bail;
 use clap::{ArgGroup, Subcommand};
 use read::Plain;
@@ -62,6 +64,9 @@ pub struct Target {
     /// Pool whose nodes get it; given more than once, one MachineConfig for each
     #[arg(long, value_name = "POOL", default_value = label::WORKER)]
     pub role: Vec<String>,
+    /// File or folder with pools, in which --role is looked up beside master and worker; may be given more than once
+    #[arg(short = 'f', long = "filename", value_name = "FILE|DIR")]
+    pub pools: Vec<PathBuf>,
     /// Name of the MachineConfig [default: 99-ROLE-NAME, after what it is made from]
     #[arg(long)]
     pub name: Option<String>,
@@ -82,7 +87,7 @@ pub struct FileArgs {
     #[arg(long, value_name = "FILE|-")]
     pub from: PathBuf,
     /// Permission bits in octal, such as 0600 [default: those of the file; 0644 from standard input]
-    #[arg(long, value_parser = octal)]
+    #[arg(long, value_parser = mode::octal)]
     pub mode: Option<u32>,
     /// Owner on the nodes [default: root]
     #[arg(long, value_name = "NAME|ID")]
@@ -277,12 +282,21 @@ fn write(draft: &Draft, of: &str, target: &Target) -> anyhow::Result<ExitCode> {
     if let (Some(name), true) = (&target.name, roles.len() > 1) {
         bail!("--name {name} is one name and --role gives {} MachineConfigs; leave --name out", roles.len());
     }
+    if target.pools.iter().any(|path| path.as_os_str() == "-") {
+        bail!("-f: pools are read from files, since standard input may hold what it is made from");
+    }
+    let loaded = load::load(input::Args { filename: target.pools.clone(), recursive: false }.read()?);
+    if loaded.has_errors() {
+        print::findings(&loaded.findings)?;
+        return Ok(ExitCode::FAILURE);
+    }
+    let pools = loaded.known_pools();
     let mut texts = Vec::new();
     let mut findings = Vec::new();
     for role in roles {
         let name = target.name.clone().unwrap_or_else(|| author::default_name(role, of));
         let text = draft.to_yaml(&name, role);
-        findings.extend(author::findings(text.clone(), role));
+        findings.extend(author::findings(text.clone(), role, &pools));
         texts.push(text);
     }
     print_unless_refused(&findings, &texts)
@@ -303,14 +317,6 @@ fn owner(text: &str) -> Owner {
     text.parse().map_or_else(|_| Owner::Name(text.to_owned()), Owner::Id)
 }
 
-/// A mode as `chmod` takes it.
-fn octal(text: &str) -> Result<u32, String> {
-    let digits = text.strip_prefix("0o").unwrap_or(text);
-    let is_octal = !digits.is_empty() && digits.bytes().all(|b| (b'0'..=b'7').contains(&b));
-    let bits = is_octal.then(|| u32::from_str_radix(digits, 8).ok()).flatten();
-    bits.ok_or_else(|| "write permission bits in octal, such as 0644".to_owned())
-}
-
 fn shown(path: &std::path::Path) -> String {
     if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
 }
@@ -323,16 +329,6 @@ fn stem(unit: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_mode_is_octal_however_it_is_written() {
-        for text in ["644", "0644", "0o644"] {
-            assert_eq!(octal(text), Ok(0o644), "{text}");
-        }
-        for text in ["", "0o", "8", "u+x", "0x1a4", "-1", "+644", "77777777777777777777"] {
-            assert!(octal(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn an_owner_is_an_id_or_a_name() {

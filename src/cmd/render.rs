@@ -3,7 +3,7 @@
 use super::{input, print};
 use crate::api::MachineConfigPool;
 use crate::render::load::{self, Loaded};
-use crate::render::{self, Rendered, story};
+use crate::render::{self, Rendered, nearest, story};
 use crate::{review, yaml};
 use anyhow::bail;
 use clap::ValueEnum;
@@ -91,8 +91,7 @@ pub(super) fn ready(input: &input::Args, pool: &str) -> anyhow::Result<Option<Re
         if found.errors > 0 {
             return Ok(None);
         }
-        let names: Vec<&str> = pools.iter().map(MachineConfigPool::name).collect();
-        bail!("there is no pool {pool:?} in the input; known here: {}", names.join(", "));
+        bail!("{}", nearest::unknown("pool", pool, pools.iter().map(MachineConfigPool::name)));
     };
     let outcome = render::render(pool, &loaded.configs);
     let found = review::gather(&loaded, &pools, outcome.findings);

@@ -75,9 +75,11 @@ impl Item {
         let names: Vec<String> = known.iter().map(Self::name).collect();
         let paths: Vec<String> = known.iter().filter_map(Self::path).collect();
         let near = nearest::nearest(text, names.iter().chain(&paths).map(String::as_str)).map(str::to_owned);
-        // The last part alone is often all that one remembers.
+        // The last part alone is often all that one remembers, or a unit's name without its kind.
         let last = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
-        near.or_else(|| names.iter().find(|name| last(name) == last(text)).cloned())
+        let stem = |item: &&Self| matches!(item, Self::Unit(name) if name.rsplit_once('.').is_some_and(|(stem, _)| stem == text));
+        near.or_else(|| known.iter().find(stem).map(Self::name))
+            .or_else(|| names.iter().find(|name| last(name) == last(text)).cloned())
     }
 
     /// Whether it is `whole`, or a drop-in of that unit.
@@ -228,6 +230,7 @@ mod tests {
             ("10-x.conf", Some("a.service/10-x.conf")),
             ("x", Some("/etc/x")),
             ("bood", Some("boot")),
+            ("e", Some("e.service")),
             ("/usr/lib/nothing", None),
         ] {
             assert_eq!(Item::nearest(text, &known).as_deref(), near, "{text}");

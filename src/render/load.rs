@@ -286,9 +286,7 @@ impl Loaded {
             self.findings.extend(found.into_iter().filter(|f| f.rule == rule::SEPARATOR.id));
             if is_ours(&version) && !is_list {
                 let mut finding = rule::KIND.finding("", "kind", format!("{} is not a kind of {GROUP}", quoted(&kind)));
-                if let Some(near) = nearest::nearest(&kind, known) {
-                    finding.help = format!("did you mean {near}?");
-                }
+                finding.help = nearest::hint(&kind, known).unwrap_or(finding.help);
                 self.find(finding, origin);
             } else if let Some((_, kind)) = FOREIGN.into_iter().find(|of| *of == (version.as_str(), kind.as_str())) {
                 self.foreign.push(Foreign { kind, value, origin: origin.clone() });

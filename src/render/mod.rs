@@ -15,6 +15,7 @@
 //! | [`author`] | from plain files to the source that a person would write |
 //! | [`limit`] | `maxUnavailable` |
 //! | [`lint`] | what is allowed and probably not meant: for `mcx validate` |
+//! | [`mode`] | permission bits, in octal or meant in octal |
 //! | [`nearest`] | which known word was probably meant |
 //! | [`rule`], [`finding`], [`path`] | what is said about it, and where |
 //! | [`ignition`] | the specification |
@@ -30,6 +31,7 @@ pub mod limit;
 pub mod lint;
 pub mod load;
 pub mod merge;
+pub mod mode;
 pub mod nearest;
 pub mod path;
 pub mod rule;

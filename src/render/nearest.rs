@@ -12,6 +12,23 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, k)| k)
 }
 
+/// Help for a word that is not known, if one is near: `did you mean X?`.
+pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(name, known).map(meant)
+}
+
+/// The same, once the word is found.
+pub fn meant(near: &str) -> String {
+    format!("did you mean {near}?")
+}
+
+/// What to say when something is asked for by a name that nothing has: which one is meant, or else all there are.
+pub fn unknown<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    let near = hint(name, known.clone());
+    let all = || format!("known here: {}", known.into_iter().collect::<Vec<_>>().join(", "));
+    format!("there is no {what} {name:?}; {}", near.unwrap_or_else(all))
+}
+
 /// Edit distance in which a swap of neighbours counts as one edit.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
@@ -38,6 +55,14 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_name_is_told_the_one_that_is_meant_or_all() {
+        let pools = ["master", "worker"];
+        assert_eq!(unknown("pool", "mastr", pools), "there is no pool \"mastr\"; did you mean master?");
+        assert_eq!(unknown("pool", "workers", pools), "there is no pool \"workers\"; did you mean worker?");
+        assert_eq!(unknown("pool", "infra", pools), "there is no pool \"infra\"; known here: master, worker");
+    }
 
     #[test]
     fn a_slip_finds_its_key_and_another_word_finds_none() {

@@ -88,7 +88,7 @@ rules! {
         "save it with LF line ends, for example with dos2unix";
     LINE_ENDS_ONLY = Warning "line-ends-only": "Two sources bring the same text, with other line ends or another end of the file.",
         "make both texts equal, or keep one";
-    ITEM_SHADOWED = Warning "item-shadowed": "A later source of the same pool replaces an item of an earlier one.",
+    ITEM_SHADOWED = Warning "item-shadowed": "A later source of the same pool replaces an item of an earlier one; not said of a custom pool's own source over one of worker, which is what custom pools are for.",
         "remove the one that is not wanted; the source whose name sorts last wins";
 
     // Contents.
@@ -122,6 +122,8 @@ rules! {
     UNIT_INSTALL = Warning "unit-install": "A unit is to be enabled and has no `[Install]`: enabling it does nothing.",
         "add [Install] with WantedBy=multi-user.target to its contents, or remove enabled";
 
+    UNIT_AS_FILE = Warning "unit-as-file": "A unit or drop-in is brought as a plain file: a change of it costs what one of a file costs, by default nothing, so that what runs does not take it up.",
+        "write it under systemd.units";
     DROPIN_UNIT = Warning "dropin-unit": "A drop-in belongs to a unit that no source defines and that is no well-known unit of an operating system.",
         "check the unit's name; nothing is wrong if the nodes' operating system brings it";
     KUBELET_DROPIN = Warning "kubelet-dropin": "A drop-in of kubelet.service is not numbered 10 to 49, the range for those of MachineConfigs.",

@@ -220,7 +220,7 @@ fn role_meant(pools: &[MachineConfigPool], source: &MachineConfig) -> Option<Str
     let labels = source.metadata.labels.as_ref()?;
     if let Some(role) = labels.get(label::ROLE) {
         let near = nearest::nearest(role, pools.iter().map(MachineConfigPool::name))?;
-        return Some(format!("did you mean {}: {near}?", label::ROLE));
+        return Some(nearest::meant(&format!("{}: {near}", label::ROLE)));
     }
     let is_pool = |value: &String| pools.iter().any(|p| p.name() == value);
     let (key, role) = labels.iter().find(|(key, value)| key.ends_with("/role") && is_pool(value))?;

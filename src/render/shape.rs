@@ -255,7 +255,7 @@ impl Walk<'_> {
 fn unknown_key(name: &str, known: &[(&str, Shape)], object: &str, at: &str) -> Finding {
     let mut finding = rule::UNKNOWN_KEY.finding(object, at, "unknown key");
     finding.help = match nearest::nearest(name, known.iter().map(|(k, _)| *k)) {
-        Some(key) => format!("did you mean `{key}`?"),
+        Some(key) => nearest::meant(&format!("`{key}`")),
         None => format!("remove it; known here: {}", known.iter().map(|(k, _)| *k).collect::<Vec<_>>().join(", ")),
     };
     finding

@@ -4,7 +4,7 @@
 use super::finding::{Finding, Severity};
 use super::items::Items;
 use super::load::Loaded;
-use super::render;
+use super::{nearest, render};
 use crate::api::{ConfigName, MachineConfig, label};
 use std::collections::BTreeMap;
 
@@ -89,6 +89,11 @@ impl State {
     /// Whether the input knows a pool of this name, with sources for it or without.
     pub fn knows(&self, pool: &str) -> bool {
         self.known.iter().any(|known| known == pool)
+    }
+
+    /// What to say of a pool that the input does not know.
+    pub fn unknown(&self, pool: &str) -> String {
+        nearest::unknown("pool", pool, self.known.iter().map(String::as_str))
     }
 
     fn rendered(configs: &[MachineConfig], only: Option<&str>) -> Result<Self, Error> {

@@ -108,7 +108,13 @@ pub type Side<'a> = (Blob, Option<Cow<'a, [u8]>>);
 pub fn diff(old: &Items, new: &Items) -> Diff {
     let change = ChangeSet::between(old, new);
     let files = change.files.keys().map(|path| file(path, old.files.get(path), new.files.get(path)));
-    let units = change.units.keys().map(|name| unit(name, old.units.get(name), new.units.get(name)));
+    let units = change.units.keys().flat_map(|name| {
+        let (was, is) = (old.units.get(name), new.units.get(name));
+        match change.dropins.get(name) {
+            None => vec![unit(name, was, is)],
+            Some(dropins) => dropins.keys().map(|dropin| self::dropin(name, dropin, was, is)).collect(),
+        }
+    });
     let keys = change.keys.map(|_| keys(old.keys.as_deref(), new.keys.as_deref()));
     Diff { items: files.chain(units).chain(keys).collect() }
 }
@@ -160,6 +166,20 @@ pub fn unit(name: &str, old: Option<&UnitItem>, new: Option<&UnitItem>) -> ItemD
         fields: fields.into_iter().flatten().collect(),
         deviations: Vec::new(),
         texts,
+    }
+}
+
+/// How one drop-in of a unit differs.
+fn dropin(unit: &str, name: &str, old: Option<&UnitItem>, new: Option<&UnitItem>) -> ItemDiff {
+    let text_of = |unit: Option<&'_ UnitItem>| unit.and_then(|unit| unit.dropins.get(name)).cloned();
+    let (was, is) = (text_of(old), text_of(new));
+    let path = format!("{UNIT_DIRECTORY}/{unit}.d/{name}");
+    ItemDiff {
+        item: Item::DropIn { unit: unit.to_owned(), name: name.to_owned() }.to_string(),
+        difference: difference(was.is_some(), is.is_some()),
+        fields: Vec::new(),
+        deviations: Vec::new(),
+        texts: vec![text(&path, was.as_deref().map(of).as_ref(), is.as_deref().map(of).as_ref())],
     }
 }
 

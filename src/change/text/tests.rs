@@ -196,10 +196,7 @@ proptest! {
         let (found, change) = (diff(&old, &new), ChangeSet::between(&old, &new));
         let named: BTreeMap<String, Difference> =
             found.items.iter().map(|item| (item.item.clone(), item.difference)).collect();
-        let files = change.files.iter().map(|(path, kind)| (format!("file {path}"), *kind));
-        let units = change.units.iter().map(|(name, kind)| (format!("unit {name}"), *kind));
-        let keys = change.keys.map(|kind| ("keys of boot".to_owned(), kind));
-        prop_assert_eq!(named, files.chain(units).chain(keys).collect());
+        prop_assert_eq!(named, change.items().map(|(item, kind)| (item.to_string(), kind)).collect());
         prop_assert_eq!(found.to_string().is_empty(), change.is_empty());
         // Nothing is named without saying what of it differs.
         for item in &found.items {

@@ -8,11 +8,15 @@ use crate::pool::door::Door;
 use crate::pool::preview::question::{self, Answer};
 use crate::pool::preview::read::{self, Cluster};
 use crate::pool::preview::{self, Cost, Plan, Question};
-use crate::render::{self, load::Loaded};
+use crate::render::{self, load::Loaded, nearest};
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// What is missing between folders without nodes, and where it comes from.
+const NO_NODES: &str =
+    "none given: who goes when is not shown; give them: kubectl get nodes -o yaml >nodes.yaml, and --to nodes.yaml";
 
 /// Flags of `mcx plan`.
 #[derive(Debug, clap::Args)]
@@ -25,8 +29,10 @@ use std::process::ExitCode;
         mcx plan --from main/ --to branch/ --exit-code\n  \
         mcx plan -f examples/\n  \
         mcx plan -f examples/ --context prod --diff\n  \
+        mcx plan -R -f clusters/prod/ --prune\n  \
         mcx plan rendered-worker-0123… rendered-worker-4567…\n\n\
-        With -f: what kubectl apply -f would do to the cluster. With --to, and --from for what was before: files or folders, without \
+        With -f: what kubectl apply -f would do to the cluster; with --prune also the deletion of all its sources that are not \
+        in the input, as a tool does that keeps a cluster to a repository. With --to, and --from for what was before: files or folders, without \
         a cluster. With two names: from one rendered config of the cluster to another, for the nodes of its pool. Nothing is written.\n\n\
         For each pool: what changes, what the node then does and which entry of the policy asks for it, who goes when and how \
         many at a time, who waits and why, what holds a drain and what is lost by it. Nodes, pods and budgets are those of the \
@@ -42,6 +48,9 @@ pub struct Args {
     /// File or folder that is applied to the cluster, or - for standard input; may be given more than once
     #[arg(short, long, value_name = "FILE|DIR|-")]
     pub filename: Vec<PathBuf>,
+    /// With -f: sources of the cluster that are not in the input count as deleted; 00-master and 00-worker stay
+    #[arg(long, requires = "filename")]
+    pub prune: bool,
     /// File or folder with the state before; without it, a cluster that has only what mcx creates itself; may be given
     /// more than once
     #[arg(long, value_name = "FILE|DIR|-", requires = "to")]
@@ -86,7 +95,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = if args.to.is_empty() { on_cluster(args)? } else { folders(args)? };
     let Some(plan) = plan else { return Ok(ExitCode::FAILURE) };
     let text = match args.output {
-        Output::Text => text::of(&plan),
+        Output::Text => text::of(&plan, if args.to.is_empty() { "the cluster has none" } else { NO_NODES }),
         Output::Json => format!("{:#}\n", serde_json::to_value(&plan)?),
     };
     print::bytes(text.as_bytes())?;
@@ -124,6 +133,10 @@ fn on_cluster(args: &Args) -> anyhow::Result<Option<Plan>> {
         bail!("{file} is a file and no rendered config; write --to {file}, or -f {file} to ask the cluster as well");
     }
     let input = if args.filename.is_empty() { None } else { Some(load(&args.filename, args.recursive)?) };
+    if input.as_ref().is_some_and(|input| input.objects() == 0 && !input.has_errors()) {
+        let names: Vec<String> = args.filename.iter().map(|path| path.display().to_string()).collect();
+        bail!("nothing to apply in {}: {}", names.join(", "), input::NOTHING);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(async {
         let door =
@@ -131,7 +144,9 @@ fn on_cluster(args: &Args) -> anyhow::Result<Option<Plan>> {
         let cluster = Cluster::read(&door, &args.namespace).await?;
         let plan = match (&input, args.rendered.as_slice()) {
             (None, [from, to]) => Some(planned(args, question::between_rendered(&cluster, from, to)?)),
-            (input, _) => asked(args, question::over_cluster(&cluster, input.as_ref().unwrap_or(&Loaded::default())))?,
+            (input, _) => {
+                asked(args, question::over_cluster(&cluster, input.as_ref().unwrap_or(&Loaded::default()), args.prune))?
+            }
         };
         let Some(mut plan) = plan else { return Ok(None) };
         let draining = plan.draining();
@@ -156,8 +171,7 @@ fn asked(args: &Args, (question, findings): Answer) -> anyhow::Result<Option<Pla
     for name in &args.pool {
         let pools = &question.world.pools;
         if !pools.contains_key(name.as_str()) {
-            let known: Vec<&str> = pools.keys().map(PoolName::as_str).collect();
-            bail!("there is no pool {name:?}; known here: {}", known.join(", "));
+            bail!("{}", nearest::unknown("pool", name, pools.keys().map(PoolName::as_str)));
         }
         question.only.insert(name.as_str().into());
     }

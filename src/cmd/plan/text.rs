@@ -14,10 +14,14 @@ const WIDTH: usize = 80;
 /// Columns before the text of a line, with its label.
 const INDENT: usize = 12;
 
-/// The whole plan.
-pub(super) fn of(plan: &Plan) -> String {
+/// The whole plan. `no_nodes` is what to say when no node is known.
+pub(super) fn of(plan: &Plan, no_nodes: &str) -> String {
     let mut page = Page::default();
     page.line("policy", &plan.policy);
+    page.lines("deleted", &plan.deleted.iter().map(|name| format!("MachineConfig/{name}")).collect::<Vec<_>>());
+    if plan.nodes == 0 {
+        page.line("nodes", no_nodes);
+    }
     for pool in &plan.pools {
         page.blank();
         page.pool(pool);

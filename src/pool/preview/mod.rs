@@ -28,6 +28,7 @@ use crate::api::{ConfigName, MachineConfigPool, NodeName, PoolName};
 use crate::change::policy::EffectivePolicy;
 use crate::change::text::{self, Diff};
 use crate::change::{Actions, ChangeSet, Difference, actions};
+use crate::render::item::Item;
 use crate::render::items::Items;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -76,6 +77,8 @@ pub struct Question {
     pub policy: Policy,
     /// Only these pools; empty: all.
     pub only: BTreeSet<PoolName>,
+    /// Sources of the cluster that are gone after it.
+    pub deleted: Vec<String>,
 }
 
 /// What a change would do.
@@ -86,6 +89,11 @@ pub struct Plan {
     pub cost: Cost,
     /// Where the policy comes from.
     pub policy: String,
+    /// Sources of the cluster that count as deleted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deleted: Vec<String>,
+    /// Nodes that are known, in any pool or none. Who goes when is known only of them.
+    pub nodes: usize,
     /// By name.
     pub pools: Vec<PoolPlan>,
     /// Nodes in no pool: they get nothing.
@@ -259,10 +267,11 @@ pub fn with_target(pool: &MachineConfigPool, target: Option<&ConfigName>) -> Mac
 
 /// Makes the plan.
 pub fn plan(question: Question) -> Plan {
-    let Question { mut world, before, configs, policy, only } = question;
+    let Question { mut world, before, configs, policy, only, deleted } = question;
     // The plan is for the moment when all this is in effect.
     world.policy = Some(Arc::new(policy.effective.clone()));
     world.rendered.extend(configs.keys().cloned());
+    let nodes = world.nodes.len();
     let membership = Membership::new(&world.pools, &world.nodes);
     let mut ways = Ways { configs: &configs, policy: &policy.effective, known: BTreeMap::new() };
     let pools: Pools = world.pools.clone();
@@ -287,6 +296,8 @@ pub fn plan(question: Question) -> Plan {
     Plan {
         cost: planned.iter().map(|p| p.cost).max().unwrap_or_default(),
         policy: policy.origin,
+        deleted,
+        nodes,
         pools: planned,
         without_pool: without_pool(&membership),
     }
@@ -361,7 +372,8 @@ fn change_set<S: Serializer>(changes: &ChangeSet, serializer: S) -> Result<S::Ok
         item: String,
         difference: String,
     }
-    let named = |(item, difference): (String, Difference)| Changed { item, difference: difference.to_string() };
+    let named =
+        |(item, difference): (Item, Difference)| Changed { item: item.to_string(), difference: difference.to_string() };
     serializer.collect_seq(changes.items().map(named))
 }
 

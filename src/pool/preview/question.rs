@@ -7,7 +7,7 @@ use super::drain::Pods;
 use super::read::Cluster;
 use super::{Configs, Policy, Question, with_target, world};
 use crate::api::{
-    CLUSTER, ConfigName, MachineConfig, MachineConfigPool, MachineConfiguration, NodeName, PoolName, label,
+    self, CLUSTER, ConfigName, MachineConfig, MachineConfigPool, MachineConfiguration, NodeName, PoolName, label,
 };
 use crate::change::policy::{self, EffectivePolicy};
 use crate::pool::membership::{Pools, pool_of_config};
@@ -108,10 +108,13 @@ pub fn pods_of_folders(from: Option<&Loaded>, to: &Loaded, nodes: BTreeSet<NodeN
     Some(pods)
 }
 
-/// What `kubectl apply` of a folder would do to a cluster.
-pub fn over_cluster(cluster: &Cluster, input: &Loaded) -> Answer {
+/// What `kubectl apply` of a folder would do to a cluster. With `prune` the sources of the cluster that are not in it are
+/// deleted, as by `kubectl apply --prune` or a tool that keeps a cluster to a repository.
+pub fn over_cluster(cluster: &Cluster, input: &Loaded, prune: bool) -> Answer {
     let live = |c: &&MachineConfig| !c.is_rendered();
-    let sources = laid_over(cluster.configs.iter().filter(live), input.configs.iter().filter(live));
+    let deleted = if prune { missing(cluster, input) } else { Vec::new() };
+    let kept = |c: &&MachineConfig| live(c) && !deleted.iter().any(|name| name == c.name());
+    let sources = laid_over(cluster.configs.iter().filter(kept), input.configs.iter().filter(live));
     let pools = laid_over(cluster.pools.iter(), input.pools.iter());
     let given = input.policies.iter().find(|p| p.name() == CLUSTER);
     let policy = match (given, &cluster.policy) {
@@ -135,7 +138,19 @@ pub fn over_cluster(cluster: &Cluster, input: &Loaded) -> Answer {
     let world = cluster.world.clone();
     let known =
         cluster.items_of(before.values().flatten().chain(world.nodes.values().filter_map(|n| n.current.as_ref())));
-    (Some(question(world, before, after, known, policy)), findings)
+    (Some(Question { deleted, ..question(world, before, after, known, policy) }), findings)
+}
+
+/// The sources of a cluster that an input does not have, by name. Those that the controller makes whenever they are missing
+/// cannot be deleted.
+fn missing(cluster: &Cluster, input: &Loaded) -> Vec<String> {
+    let made = api::shipped::sources();
+    let has = |configs: &[MachineConfig], name: &str| configs.iter().any(|c| c.name() == name);
+    let sources = cluster.configs.iter().filter(|c| !c.is_rendered());
+    let mut names: Vec<String> = sources.map(|c| c.name().to_owned()).collect();
+    names.retain(|name| !has(&input.configs, name) && !has(&made, name));
+    names.sort();
+    names
 }
 
 /// From one rendered config of a cluster to another, for the nodes of the second one's pool.
@@ -161,6 +176,7 @@ pub fn between_rendered(cluster: &Cluster, from: &str, to: &str) -> Result<Quest
         before: BTreeMap::from([(name.clone(), Some(from))]),
         policy,
         only: BTreeSet::from([name]),
+        deleted: Vec::new(),
     })
 }
 
@@ -214,7 +230,8 @@ fn question(
         before.entry(name.clone()).or_insert_with(|| worker.clone());
     }
     configs.extend(after.configs);
-    Question { world: World { pools: after.pools, ..world }, before, configs, policy, only: BTreeSet::new() }
+    let world = World { pools: after.pools, ..world };
+    Question { world, before, configs, policy, only: BTreeSet::new(), deleted: Vec::new() }
 }
 
 /// `given` applied to `live`, by name; what is not given stays.
@@ -271,4 +288,50 @@ fn sort(findings: &mut [Finding]) {
 
 fn has_errors(findings: &[Finding]) -> bool {
     findings.iter().any(|f| f.severity == Severity::Error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::shipped;
+    use crate::render::load::{Input, load};
+    use serde_json::json;
+
+    fn source(name: &str, path: &str) -> MachineConfig {
+        serde_json::from_value(json!({
+            "apiVersion": api::API_VERSION, "kind": "MachineConfig",
+            "metadata": {"name": name, "labels": {label::ROLE: "worker"}},
+            "spec": {"config": {"ignition": {"version": "3.4.0"},
+                "storage": {"files": [{"path": path, "contents": {"source": "data:,x"}}]}}}
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn sources_that_the_input_lacks_are_deleted_only_where_that_is_asked_for() {
+        let mut configs = shipped::sources();
+        configs.extend([source("50-a", "/etc/a"), source("60-b", "/etc/b"), source("70-c", "/etc/c")]);
+        let worker = shipped::pools().into_iter().find(|pool| pool.name() == label::WORKER).unwrap();
+        let before = render::render(&worker, &configs).rendered.unwrap();
+        let pools = shipped::pools().into_iter().map(|pool| {
+            let target = (pool.name() == label::WORKER).then_some(&before.name);
+            with_target(&pool, target)
+        });
+        let pools: Vec<MachineConfigPool> = pools.collect();
+        configs.push(serde_json::from_value(serde_json::to_value(before.to_object(&worker)).unwrap()).unwrap());
+        let cluster = Cluster { pools, configs, ..Cluster::default() };
+        let text = serde_json::to_string(&source("60-b", "/etc/b")).unwrap();
+        let input = load(vec![Input { name: "-".to_owned(), bytes: text.into_bytes() }]);
+        let changes = |prune: bool| {
+            let (question, findings) = over_cluster(&cluster, &input, prune);
+            assert_eq!(findings, []);
+            let plan = super::super::plan(question.unwrap());
+            let worker = plan.pools.iter().find(|p| p.pool.as_str() == label::WORKER).unwrap();
+            (plan.deleted.clone(), worker.updates[0].change.as_ref().map(|c| c.changes.to_string()))
+        };
+        assert_eq!(changes(false), (Vec::new(), Some("nothing".to_owned())));
+        // What is rendered, and what the controller makes again, is left out.
+        let deleted = vec!["50-a".to_owned(), "70-c".to_owned()];
+        assert_eq!(changes(true), (deleted, Some("2 files removed".to_owned())));
+    }
 }

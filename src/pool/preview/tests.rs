@@ -50,6 +50,7 @@ fn question(scene: &Scene, configs: [(&str, Items); 2], effective: EffectivePoli
         configs: configs.into_iter().map(|(name, items)| (name.into(), Arc::new(items))).collect(),
         policy: Policy { effective, origin: "the test".to_owned() },
         only: BTreeSet::from(["worker".into()]),
+        deleted: Vec::new(),
     }
 }
 

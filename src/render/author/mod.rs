@@ -23,7 +23,8 @@ pub use policy::policy;
 
 use super::finding::Finding;
 use super::items::Owner;
-use super::{load, render, select};
+use super::lint::View;
+use super::{load, nearest, render, select};
 use crate::api::{
     API_VERSION, IGNITION_VERSION, MachineConfig, MachineConfigPool, MachineConfigPoolSpec, SSH_USER, label, shipped,
 };
@@ -177,20 +178,32 @@ pub fn role_problem(role: &str) -> Option<String> {
     (!fits).then(|| format!("`{}` is no value of a label; name a pool, such as worker", role.escape_debug()))
 }
 
-/// What validation and rendering say of a source for `role`, were it the only one of its pool.
-pub fn findings(yaml: String, role: &str) -> Vec<Finding> {
+/// What validation and rendering say of a source for `role`, were it the only one of its pool; and whether one of `pools`
+/// takes it, which are those that are known.
+pub fn findings(yaml: String, role: &str, pools: &[MachineConfigPool]) -> Vec<Finding> {
     let loaded = load::load(vec![load::Input { name: String::new(), bytes: yaml.into_bytes() }]);
     let configs: &[MachineConfig] = &loaded.configs;
     let mut found = loaded.findings.clone();
     // Of what could not be read nothing more can be said.
     if !loaded.has_errors() {
-        found.extend(render(&pool_of(role), configs).findings);
+        let pool = pools.iter().find(|pool| pool.name() == role).cloned().unwrap_or_else(|| pool_of(role));
+        found.extend(render(&pool, configs).findings);
+        found.extend(View::new(&[pool], configs).findings());
+        found.extend(select::unselected(pools, configs).into_iter().map(|finding| unknown_role(finding, role, pools)));
     }
     for finding in &mut found {
         // There is no file yet that one could look at.
         (finding.file, finding.line, finding.column) = (None, None, None);
     }
     found
+}
+
+/// There may be a pool in the cluster that is not known here.
+fn unknown_role(finding: Finding, role: &str, pools: &[MachineConfigPool]) -> Finding {
+    let names: Vec<&str> = pools.iter().map(MachineConfigPool::name).collect();
+    let message = format!("only a pool that selects role {role} takes it, and {} do not", names.join(", "));
+    let help = nearest::hint(role, names).unwrap_or_else(|| "give the file with its pool by -f".to_owned());
+    Finding { message, help, ..finding }
 }
 
 /// The pool that takes sources of this role: a shipped one, or a custom one.

@@ -172,13 +172,13 @@ fn what_would_be_refused_is_said_by_the_rules_of_validation() {
         (file("/tmp/motd", 0o644, b""), "file-volatile"),
         (file("/etc/motd", 0o10000, b""), "file-mode"),
     ] {
-        let found = findings(draft.to_yaml("99-x", "infra"), "infra");
+        let found = findings(draft.to_yaml("99-x", "infra"), "infra", &[pool_of("infra")]);
         assert!(found.iter().any(|f| f.rule == rule && f.severity == Severity::Error), "{rule}: {found:?}");
         assert!(found.iter().all(|f| f.file.is_none() && f.line.is_none()), "{found:?}");
     }
-    let named = findings(file("/etc/motd", 0o644, b"x").to_yaml("A B", "worker"), "worker");
+    let named = findings(file("/etc/motd", 0o644, b"x").to_yaml("A B", "worker"), "worker", &shipped::pools());
     assert_eq!(named.iter().map(|f| f.rule).collect::<Vec<_>>(), ["object-name"]);
-    assert_eq!(findings(file("/etc/motd", 0o644, b"x").to_yaml("99-x", "infra"), "infra"), []);
+    assert_eq!(findings(file("/etc/motd", 0o644, b"x").to_yaml("99-x", "infra"), "infra", &[pool_of("infra")]), []);
 }
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {

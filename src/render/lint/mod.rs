@@ -8,7 +8,7 @@
 //! | `order` | names that sort where their author would not have them; shadowed items |
 //! | `texts` | placeholders and line ends in files, units, paths and keys |
 //! | `placeholder` | what a placeholder in angle brackets looks like |
-//! | `units` | drop-ins |
+//! | `units` | units as files; drop-ins |
 //! | `sizes` | sources too large for `kubectl apply`; `maxUnavailable` |
 
 mod order;

@@ -51,6 +51,9 @@ pub(super) fn shadowed(view: &View, decoder: &mut Decoder, found: &mut Vec<Findi
             if is_turned(view, pool, &loser, &winner) {
                 lost.insert((loser.clone(), winner.clone(), pool.pool.name()));
             }
+            if is_overriding(view, pool, &loser, &winner) {
+                continue;
+            }
             pools_of.entry((loser, path, item, winner)).or_default().push(pool.pool.name());
         }
     }
@@ -84,6 +87,15 @@ fn is_turned(view: &View, pool: &PoolView, loser: &str, winner: &str) -> bool {
         && role(winner) == Some(label::WORKER)
         && number(loser).is_some()
         && digits(loser) == digits(winner)
+}
+
+/// Whether `winner` is a custom pool's own source and `loser` one that it takes from worker: to lay the one over the other is
+/// what such a pool is for.
+fn is_overriding(view: &View, pool: &PoolView, loser: &str, winner: &str) -> bool {
+    let is_shipped = |pool: &PoolView| [label::MASTER, label::WORKER].contains(&pool.pool.name());
+    let worker = view.pools().iter().find(|pool| pool.pool.name() == label::WORKER);
+    let of_worker = |object: &str| worker.is_some_and(|w| w.merged.sources.iter().any(|s| bare(&s.object) == object));
+    !is_shipped(pool) && of_worker(loser) && !of_worker(winner)
 }
 
 fn source_role(config: &MachineConfig) -> Option<&str> {

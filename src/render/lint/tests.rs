@@ -118,6 +118,21 @@ fn each_hidden_item_is_named_with_its_winner_and_its_pools() {
              MachineConfig/20-b in pools infra, worker",
         ]
     );
+    // What a custom pool is for; where it is hidden in another pool, or by one of worker, it is said.
+    let own = for_role("infra", file("20-infra", "/etc/x", "own"));
+    let overriding = [file("10-worker", "/etc/x", "all"), own.clone()];
+    assert_eq!(said("item-shadowed", &[worker(), custom("infra")], &overriding), [""; 0]);
+    let beside = [for_role("infra", file("10-infra", "/etc/x", "all")), own.clone()];
+    assert_eq!(said("item-shadowed", &[worker(), custom("infra")], &beside).len(), 1, "two of its own");
+    let turned = [own, file("30-worker", "/etc/x", "all")];
+    assert_eq!(said("item-shadowed", &[worker(), custom("infra")], &turned).len(), 1, "worker's wins");
+    let both = [overriding[0].clone(), file("15-worker", "/etc/x", "some"), overriding[1].clone()];
+    assert_eq!(
+        said("item-shadowed", &[worker(), custom("infra")], &both),
+        [
+            "MachineConfig/10-worker spec.config.storage.files[0].contents: file /etc/x is hidden by MachineConfig/15-worker in pool worker"
+        ]
+    );
     let equal = [file("10-a", "/etc/x", "same"), file("20-b", "/etc/x", "same")];
     assert_eq!(of_worker("item-shadowed", &equal), [""; 0], "equal values hide nothing");
     let two = [file("10-a", "/etc/chrony.conf", "a"), file("20-b", "/etc/chrony/chrony.conf", "b")];
@@ -364,4 +379,41 @@ proptest! {
         configs.reverse();
         prop_assert_eq!(found, View::new(&pools, &configs).findings());
     }
+}
+
+#[test]
+fn a_unit_or_drop_in_that_is_brought_as_a_file_is_told_where_it_belongs() {
+    let help = |path: &str, other: Option<MachineConfig>| {
+        let sources: Vec<MachineConfig> =
+            [file("50-a", path, "[Service]\nNice=1\n")].into_iter().chain(other).collect();
+        let found = View::new(&[worker()], &sources).findings();
+        found.into_iter().find(|f| f.rule == "unit-as-file").map(|f| {
+            assert_eq!(
+                (f.object.as_str(), f.path.as_str()),
+                ("MachineConfig/50-a", "spec.config.storage.files[0].path")
+            );
+            f.help
+        })
+    };
+    let unit_help = Some("write it under systemd.units, with name: a.service".to_owned());
+    let dropin_help = Some("write it as dropins of a.service under systemd.units, with name: 10-x.conf".to_owned());
+    for (path, expected) in [
+        ("/etc/systemd/system/a.service", &unit_help),
+        ("/usr/lib/systemd/system/a.service", &unit_help),
+        ("/usr/local/lib/systemd/system/a.service", &unit_help),
+        ("/etc/systemd/system/a.service.d/10-x.conf", &dropin_help),
+        ("/etc/systemd/system/a.service.d/README", &None),
+        ("/etc/systemd/system/a.target.wants/a.service", &None),
+        ("/etc/systemd/system/README.md", &None),
+        ("/etc/systemd/system.conf.d/10-x.conf", &None),
+        // They are no units of the system: under systemd.units they would be other ones.
+        ("/etc/systemd/user/a.service", &None),
+    ] {
+        assert_eq!(help(path, None), *expected, "{path}");
+    }
+    // The same path twice is an error of its own.
+    let same = unit("60-b", json!({"name": "a.service", "contents": "[Service]\n"}));
+    assert_eq!(help("/etc/systemd/system/a.service", Some(same.clone())), None);
+    assert_eq!(help("/etc/systemd/system/a.service.d/10-x.conf", Some(same.clone())), dropin_help);
+    assert_eq!(help("/usr/lib/systemd/system/a.service", Some(same)), unit_help);
 }

@@ -1,10 +1,11 @@
-//! Drop-ins: of units that nothing defines, and of the kubelet.
+//! Units that are brought as plain files; drop-ins of units that nothing defines, and of the kubelet.
 
 use super::{PoolView, View, in_config};
 use crate::render::finding::Finding;
+use crate::render::items::UnitItem;
 use crate::render::rule;
 use crate::render::systemd::install::template_of;
-use crate::render::validate::quoted;
+use crate::render::validate::{quoted, unit_name_problem};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
@@ -30,8 +31,11 @@ const WRITTEN: [&str; 4] = ["service", "socket", "timer", "path"];
 
 const KUBELET: &str = "kubelet.service";
 
+/// Where mcx writes units and drop-ins.
+const OWN: &str = "/etc/systemd/system/";
+
 /// Where units' files lie that a config may bring as plain files.
-const DIRECTORIES: [&str; 3] = ["/etc/systemd/system/", "/usr/local/lib/systemd/system/", "/usr/lib/systemd/system/"];
+const DIRECTORIES: [&str; 3] = [OWN, "/usr/local/lib/systemd/system/", "/usr/lib/systemd/system/"];
 
 /// Numbers of kubelet drop-ins from MachineConfigs: the platform's own keep out of them.
 const KUBELET_NUMBERS: RangeInclusive<u32> = 10..=49;
@@ -50,11 +54,43 @@ pub(super) fn check(view: &View, found: &mut Vec<Finding>) {
             }
         }
         for (i, file) in source.layer.files.iter().enumerate() {
+            as_file(view, &source.object, format!("storage.files[{i}].path"), file.path, found);
             if let Some((_, name)) = dropin_file(file.path).filter(|(unit, _)| *unit == KUBELET) {
                 kubelet(&source.object, format!("storage.files[{i}].path"), name, found);
             }
         }
     }
+}
+
+/// A unit or drop-in among the files. Units of users are no matter of a config's units, and are left alone.
+fn as_file(view: &View, object: &str, field: String, path: &str, found: &mut Vec<Finding>) {
+    let Some(below) = DIRECTORIES.iter().find_map(|dir| path.strip_prefix(dir)) else { return };
+    let (unit, dropin) = match dropin_file(path) {
+        Some((unit, name)) => (unit, Some(name)),
+        None => (below, None),
+    };
+    if unit_name_problem(unit).is_some() {
+        return;
+    }
+    // That both are there is an error, and says enough.
+    let is_written = |unit: &UnitItem| match dropin {
+        Some(name) => unit.dropins.contains_key(name),
+        None => unit.contents.is_some() || unit.mask == Some(true),
+    };
+    if path.starts_with(OWN) && view.pools().iter().any(|pool| pool.units.get(unit).is_some_and(is_written)) {
+        return;
+    }
+    let what = if dropin.is_some() { "drop-in" } else { "unit" };
+    let message = format!(
+        "{} is a {what} that is brought as a file: by default its change restarts nothing, where that of a unit reboots",
+        quoted(path)
+    );
+    let mut finding = rule::UNIT_AS_FILE.finding(object, in_config(field), message);
+    finding.help = match dropin {
+        Some(name) => format!("write it as dropins of {unit} under systemd.units, with name: {name}"),
+        None => format!("write it under systemd.units, with name: {unit}"),
+    };
+    found.push(finding);
 }
 
 /// Drop-ins without a unit, each unit once, whatever the number of pools, sources and drop-ins.

@@ -84,6 +84,7 @@ static INPUTS: &[(&str, &str)] = inputs![
     "unit-line",
     "unit-key",
     "unit-install",
+    "unit-as-file",
     "dropin-unit",
     "kubelet-dropin",
     "source-order",

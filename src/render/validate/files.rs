@@ -5,6 +5,8 @@ use super::{Report, duplicates, quoted};
 use crate::api::{FORCE_FILE, GUARD_UNIT, STATE_DIR};
 use crate::render::items::Content;
 use crate::render::layer::{Contents, FileLayer, OwnerLayer};
+use crate::render::mode;
+use crate::render::nearest;
 use crate::render::path::{is_clean, is_within};
 use crate::render::rule;
 use std::fmt::{Arguments, Display};
@@ -23,7 +25,7 @@ pub(super) fn check(files: &[FileLayer], decoder: &mut Decoder, report: &mut Rep
     for (i, file) in files.iter().enumerate() {
         path(file.path, format_args!("storage.files[{i}].path"), report);
         if let Some(mode) = file.mode {
-            self::mode(mode, format_args!("storage.files[{i}].mode"), report);
+            permissions(mode, format_args!("storage.files[{i}].mode"), report);
         }
         owner(file.user, format_args!("storage.files[{i}].user"), report);
         owner(file.group, format_args!("storage.files[{i}].group"), report);
@@ -100,17 +102,18 @@ fn is_of_guard(path: &str) -> bool {
     names.any(|name| name.strip_suffix(".d").unwrap_or(name) == GUARD_UNIT)
 }
 
-fn mode(mode: i128, field: Arguments, report: &mut Report) {
-    let Some(bits) = u32::try_from(mode).ok().filter(|m| *m <= 0o7777) else {
+fn permissions(mode: i128, field: Arguments, report: &mut Report) {
+    let meant = mode::meant_in_octal(mode);
+    let Some(bits) = u32::try_from(mode).ok().filter(|bits| *bits <= mode::ALL) else {
         let octal = if mode < 0 { String::new() } else { format!(" (0o{mode:o})") };
         let message = format!("found {mode}{octal}, expected 0 to 0o7777");
-        match read_as_octal(mode) {
-            Some(meant) => report.help(&rule::FILE_MODE, field, message, format!("did you mean 0o{meant:o}?")),
+        match meant {
+            Some(meant) => report.help(&rule::FILE_MODE, field, message, nearest::meant(&format!("0o{meant:o}"))),
             None => report.add(&rule::FILE_MODE, field, message),
         }
         return;
     };
-    if let Some(meant) = read_as_octal(mode).filter(|meant| is_usual(*meant) && !is_usual(bits)) {
+    if let Some(meant) = meant {
         let message = format!("{mode} is decimal and means 0o{bits:o}");
         report.help(&rule::MODE_DECIMAL, field, message, format!("write 0o{meant:o} if that is meant"));
     } else if bits & 0o7000 != 0 {
@@ -120,21 +123,6 @@ fn mode(mode: i128, field: Arguments, report: &mut Report) {
             .collect();
         report.add(&rule::MODE_SPECIAL, field, format!("0o{bits:o} sets {}", names.join(", ")));
     }
-}
-
-/// The digits of a decimal number read as octal permission bits.
-fn read_as_octal(mode: i128) -> Option<u32> {
-    let digits = mode.to_string();
-    u32::from_str_radix(&digits, 8).ok().filter(|m| (3..=4).contains(&digits.len()) && *m <= 0o7777)
-}
-
-/// Whether people write such a mode: the owner can read, and nobody may do more than the one before.
-///
-/// 420 is 0o644 and usual; 644 is 0o1204 and is not, while 0o644 is: so 644 was meant in octal.
-fn is_usual(bits: u32) -> bool {
-    let (owner, group, other) = (bits >> 6 & 7, bits >> 3 & 7, bits & 7);
-    let known = |digit: u32| matches!(digit, 0 | 1 | 4 | 5 | 6 | 7);
-    owner & 4 != 0 && group & !owner == 0 && other & !group == 0 && [owner, group, other].into_iter().all(known)
 }
 
 fn owner(owner: OwnerLayer, field: Arguments, report: &mut Report) {
@@ -170,20 +158,6 @@ mod tests {
             ["/etc/mcx-guard.service", "/etc/systemd/system/mcx-guard.service.bak", "/etc/systemd/system/guard.service"]
         {
             assert!(!is_of_guard(path), "{path}");
-        }
-    }
-
-    #[test]
-    fn decimal_modes_that_were_meant_in_octal_are_told_from_those_that_were_not() {
-        let slip = |mode: i128| {
-            read_as_octal(mode).is_some_and(|m| is_usual(m) && u32::try_from(mode).is_ok_and(|m| !is_usual(m)))
-        };
-        for mode in [400, 440, 444, 555, 600, 640, 644, 660, 664, 666, 700, 711, 750, 755, 775, 777, 1777] {
-            assert!(slip(mode), "{mode}");
-        }
-        let meant = [0o400, 0o440, 0o444, 0o555, 0o600, 0o640, 0o644, 0o660, 0o664, 0o700, 0o755, 0o777, 0o1777, 0];
-        for mode in meant {
-            assert!(!slip(mode), "{mode} is 0o{mode:o}");
         }
     }
 }

@@ -4,6 +4,7 @@ use super::{Report, duplicates, quoted, secret};
 use crate::api::{GUARD_UNIT, UNIT_TYPES};
 use crate::render::ignition;
 use crate::render::layer::UnitLayer;
+use crate::render::nearest;
 use crate::render::rule::{self, Rule};
 use crate::render::systemd::directive;
 use crate::render::systemd::oddity::{What, oddities};
@@ -129,7 +130,7 @@ fn told(what: &What, unit: &str) -> (&'static Rule, String, String) {
             let message =
                 format!("{} is no section of a {kind}; systemd ignores it with all lines in it", section(name));
             let help = match (meant, directive::kind_with(name)) {
-                (Some(meant), _) => format!("did you mean [{meant}]?"),
+                (Some(meant), _) => nearest::meant(&format!("[{meant}]")),
                 (None, Some(other)) => format!("put it into a {other}, or write another section"),
                 (None, None) => rule::UNIT_SECTION.fix.to_owned(),
             };
