@@ -35,8 +35,8 @@ test-e2e: ## only the tests on a real cluster; TEST="e2e_chrony e2e_drift", FILT
 soak: soak-node soak-power ## all of what `make test` runs a sample: failures at every stage of a rollout, random states (MCX_SEED=N: from another one on)
 	MCX_SOAK=1 SHOW=1 tests/rig/e2e.sh e2e_failover e2e_agree e2e_guard
 
-soak-node: ## the node's transaction killed, or failed, at every system call; every damage to its state (root; MCX_SOAK=5: every fifth)
-	MCX_SOAK=$${MCX_SOAK:-1} cargo test --locked --test sweep_kill --test sweep_error --test sweep_daemon --test node_damage --test disk_faults -- --nocapture
+soak-node: ## the node's transaction killed, or failed, at every system call; every damage to its state (root; MCX_SOAK=5: every fifth); 10,000 steps of random life, 10,000 random changes
+	MCX_SOAK=$${MCX_SOAK:-1} cargo test --locked --test sweep_kill --test sweep_error --test sweep_daemon --test node_damage --test disk_faults --test random_life --test node_any_drift -- --nocapture
 
 soak-power: ## every power cut of an update and its withdrawal, and 1,000 of random updates, on ext4, xfs and btrfs (root)
 	MCX_SOAK=1 tests/faults/power.sh
