@@ -298,7 +298,9 @@ impl Checker<'_> {
     fn units(&mut self, words: &BTreeMap<String, String>) -> Result<(), Error> {
         let (from, to) = (self.from, self.to);
         for (unit, _) in to.enablement.iter().filter(|(_, enabled)| **enabled) {
-            let is_same = from.enablement.get(unit) == Some(&true)
+            // By the force file it is enabled anew.
+            let is_same = !self.forced
+                && from.enablement.get(unit) == Some(&true)
                 && from.units.get(unit) == to.units.get(unit)
                 && words.get(unit).map(String::as_str) != Some("not-found");
             if is_same {

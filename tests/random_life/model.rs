@@ -176,7 +176,7 @@ impl Model {
     /// A mask until the next boot, of a unit that shall have none.
     fn runtime_mask(&self, unit: &str, is: &UnitIs) -> Option<Finding> {
         let masked = is.mask == Some(false) && is_mask(self.disk.get(&format!("{RUNTIME}/{unit}")));
-        masked.then(|| (unit.to_owned(), "mask"))
+        masked.then(|| (unit.to_owned(), "mask until the next boot"))
     }
 
     /// The links that enable a unit.
@@ -310,7 +310,7 @@ impl Model {
         let then = self.after(to, forced);
         for (unit, is) in to.units.iter().filter(|(_, is)| is.enabled == Some(true)) {
             let before = self.current.as_ref().and_then(|config| config.units.get(unit));
-            if before == Some(is) && self.word(unit) != "not-found" {
+            if !forced && before == Some(is) && self.word(unit) != "not-found" {
                 continue;
             }
             match Self::found(&then.disk, unit) {
@@ -659,6 +659,9 @@ impl Model {
             // Masked by a hand where no path is managed.
             if is_mask(self.disk.get(&format!("{ETC}/{unit}"))) {
                 self.disk.remove(&format!("{ETC}/{unit}"));
+            }
+            if Self::found(&self.disk, unit).is_none() {
+                self.disk.insert(format!("{ETC}/{unit}"), file(BODIES[1], 0o644, 0, 0));
             }
             match is.enabled {
                 Some(true) => self.link(unit, (false, Comes::Install)),

@@ -475,7 +475,7 @@ pub(crate) fn finding(text: &str) -> Finding {
         ("is missing", "missing"),
         ("is not masked, expected masked", "mask"),
         ("is masked, expected not masked", "mask"),
-        ("is masked until the next boot, expected not masked", "mask"),
+        ("is masked until the next boot, expected not masked", "mask until the next boot"),
         ("is masked, expected enabled", "enablement"),
         ("is masked", "type"),
         ("is a ", "type"),
