@@ -522,3 +522,78 @@ fn generated_and_transient_units_are_never_enabled_nor_disabled_nor_a_finding() 
         ["run.service cannot be enabled: it does not exist on this node; install it, or give it contents"]
     );
 }
+
+/// A node where things until the next boot can be put, and no service manager is said to run.
+fn with_runtime() -> Option<Node> {
+    let node = Node::new()?;
+    fs::create_dir_all(node.at("/run/systemd/there")).unwrap();
+    node.link("there", "/run/systemd/system");
+    Some(node)
+}
+
+#[test]
+fn a_unit_is_enabled_together_with_the_removal_of_its_mask_until_the_next_boot() {
+    let Some(node) = with_runtime() else { return };
+    node.link("/dev/null", "/run/systemd/there/vendor.service");
+    let enabled = units(&[json!({"name": "vendor.service", "enabled": true})]);
+    let unmasked = units(&[json!({"name": "vendor.service", "enabled": true, "mask": false})]);
+    let (_, obstacles) = node.check(&empty(), &enabled, true);
+    assert!(
+        obstacles.iter().any(|text| text.starts_with("vendor.service cannot be enabled: it is masked")),
+        "{obstacles:?}"
+    );
+    let (_, obstacles) = node.check(&empty(), &unmasked, true);
+    assert!(!obstacles.iter().any(|text| text.contains("vendor.service")), "{obstacles:?}");
+    node.update(&empty(), &unmasked);
+    assert_eq!(node.systemctl(&["is-enabled", "vendor.service"]), "enabled");
+}
+
+#[test]
+fn a_file_that_somebody_put_where_no_mask_shall_be_stays_when_that_is_withdrawn() {
+    for was_masked in [false, true] {
+        let Some(node) = Node::new() else { return };
+        if was_masked {
+            node.link("/dev/null", "/etc/systemd/system/vendor.service");
+        }
+        let unmasked = units(&[json!({"name": "vendor.service", "mask": false})]);
+        node.update(&empty(), &unmasked);
+        node.write("/etc/systemd/system/vendor.service", BODY, 0o640);
+        let by_hand = node.tree();
+        assert_eq!(node.deviations(&node.disk(), &unmasked), Vec::<String>::new());
+        node.update(&unmasked, &empty());
+        assert_same(&node.tree(), &by_hand, "withdrawn");
+    }
+}
+
+#[test]
+fn what_hides_a_unit_or_drop_in_is_named_before_and_after_an_update() {
+    let Some(node) = Node::new() else { return };
+    let dropin = json!([{"name": "10-x.conf", "contents": "[Service]\nNice=1\n"}]);
+    let wanted = units(&[
+        json!({"name": "vendor.service", "dropins": dropin}),
+        json!({"name": "chronyd.service", "mask": true}),
+    ]);
+    let hides = ["/etc/systemd/system.control/chronyd.service", "/run/systemd/transient/vendor.service.d/10-x.conf"];
+    let updated = node.copy();
+    updated.update(&empty(), &wanted);
+    for path in hides {
+        node.write(path, BODY, 0o644);
+        updated.write(path, BODY, 0o644);
+    }
+    let named = [
+        format!("chronyd.service is hidden by {}", hides[0]),
+        format!("vendor.service.d/10-x.conf is hidden by {}", hides[1]),
+    ];
+    assert_eq!(updated.deviations(&updated.disk(), &wanted), named);
+    let more = units(&[
+        json!({"name": "vendor.service", "dropins": dropin}),
+        json!({"name": "chronyd.service", "mask": true}),
+        json!({"name": "static.service", "mask": true}),
+    ]);
+    assert_eq!(updated.check(&wanted, &more, false).0, named, "drift in the way of the next update");
+    let (drift, obstacles) = node.check(&empty(), &wanted, false);
+    assert_eq!(drift, Vec::<String>::new());
+    for name in named {
+        assert!(obstacles.contains(&format!("{name}; move it away")), "{obstacles:?}");
+    }
+}

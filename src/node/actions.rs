@@ -130,7 +130,7 @@ async fn stop_what_is_gone(host: &Host, journal: &Journal) -> Result<(), String>
     }
     for entry in journal.actions.iter().filter(|entry| !entry.done) {
         if let Action::Reload(unit) | Action::Restart(unit) = &entry.action
-            && matches!(body(host.root(), unit, false).map_err(|e| one_line(&e))?, Body::Missing | Body::Masked)
+            && matches!(body(host.root(), unit, &[]).map_err(|e| one_line(&e))?, Body::Missing | Body::Masked)
         {
             tracing::info!(unit, "its file goes: stopping it first");
             stop(host, unit).await?;

@@ -3,7 +3,7 @@
 
 use super::compare::{self, Deviation, is_as_wanted};
 use super::host::{Accounts, Error, Host, Kind, Mounts, Root, is_absent, is_blocked, real_path, split};
-use super::layout::{Layout, Sort, Want, unit_path};
+use super::layout::{Layout, RUNTIME_UNIT_DIR, Sort, UNIT_DIR, Want, unit_path};
 use super::originals::{Originals, Was};
 use super::transaction::{ancestors, blocking};
 use super::units::{self, Body};
@@ -102,19 +102,23 @@ impl Checker<'_> {
                     None => self.root.seen(path).is_ok_and(|seen| seen.kind == Kind::Absent),
                 },
             };
-            if !is_new {
+            if !is_new || compare::rival(self.root, self.from, path)?.is_some() {
                 suspects.places.insert(path.clone(), managed.clone());
             }
         }
         self.found.drift.extend(compare::places(self.root, &suspects, accounts)?);
-        for (unit, enabled) in &self.from.enablement {
+        let is_then = |then: &[Deviation], unit: &str| !then.iter().any(|deviation| deviation.item == unit);
+        let then = compare::enablements(self.root, self.to, words)?;
+        for deviation in compare::enablements(self.root, self.from, words)? {
+            let unit = deviation.item.as_str();
             let word = words.get(unit).map(String::as_str).unwrap_or_default();
-            let is_new = match self.to.enablement.get(unit) {
-                Some(next) => compare::enablement(unit, *next, word).is_none(),
-                None => originals.enablement(unit)?.is_some_and(|record| record.word == word),
+            let is_new = if self.to.enablement.contains_key(unit) {
+                is_then(&then, unit)
+            } else {
+                originals.enablement(unit)?.is_some_and(|record| record.word == word)
             };
             if !is_new {
-                self.found.drift.extend(compare::enablement(unit, *enabled, word));
+                self.found.drift.push(deviation);
             }
         }
         Ok(())
@@ -136,6 +140,11 @@ impl Checker<'_> {
         let written: Vec<_> = written.collect();
         let mut kept = 0;
         for (path, managed) in written {
+            if (self.forced || !from.places.contains_key(path))
+                && let Some(what) = compare::rival(self.root, to, path)?
+            {
+                self.obstacle(format!("{} {what}; move it away", managed.item));
+            }
             if is_there(self.root, path, &managed.want)? || managed.want == Want::NoMask {
                 continue;
             }
@@ -289,7 +298,9 @@ impl Checker<'_> {
     fn units(&mut self, words: &BTreeMap<String, String>) -> Result<(), Error> {
         let (from, to) = (self.from, self.to);
         for (unit, _) in to.enablement.iter().filter(|(_, enabled)| **enabled) {
-            let is_same = from.enablement.get(unit) == Some(&true)
+            // By the force file it is enabled anew.
+            let is_same = !self.forced
+                && from.enablement.get(unit) == Some(&true)
                 && from.units.get(unit) == to.units.get(unit)
                 && words.get(unit).map(String::as_str) != Some("not-found");
             if is_same {
@@ -331,15 +342,20 @@ impl Checker<'_> {
         let left = self.from.places.get(&path).filter(|_| !self.to.places.contains_key(&path));
         let original = Originals::of(self.root).get(&path)?.filter(|original| original.was != Was::Nothing);
         let is_ours = self.from.places.get(&path).is_some_and(|managed| managed.want != Want::NoMask);
+        let is_unmasked = unmasks && compare::has_runtime_mask(self.root, unit)?;
+        let without = |own: bool| {
+            let dirs = [(own, UNIT_DIR), (is_unmasked, RUNTIME_UNIT_DIR)].into_iter();
+            dirs.filter_map(|(goes, dir)| goes.then_some(dir)).collect::<Vec<_>>()
+        };
         // Ours goes: what was there before it comes back, unless that is the mask that goes.
         if is_ours || (left.is_some() && seen.kind == Kind::Absent) {
             return match original {
                 Some(original) if original.is_mask() && !unmasks => Ok(Body::Masked),
                 Some(original) if !original.is_mask() => Ok(Body::Found(Install::default())),
-                _ => units::body(self.root, unit, true),
+                _ => units::body(self.root, unit, &without(true)),
             };
         }
-        units::body(self.root, unit, unmasks && compare::is_mask(&seen))
+        units::body(self.root, unit, &without(unmasks && compare::is_mask(&seen)))
     }
 
     /// The SSH server reads no keys from a file, folder or home that others can write.

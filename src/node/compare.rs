@@ -4,8 +4,10 @@
 //! by digest; the expected bytes are unpacked only to say where they differ.
 
 use super::host::{Accounts, Error, Kind, Root, Seen, is_blocked};
-use super::layout::{Bytes, FileWant, Id, Layout, Managed, RUNTIME_UNIT_DIR, Want};
+use super::layout::{Bytes, FileWant, Id, Layout, Managed, RUNTIME_UNIT_DIR, Sort, Want};
+use super::units;
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
 
@@ -43,6 +45,8 @@ pub(super) fn places(root: &Root, layout: &Layout, accounts: &Accounts) -> Resul
                 scope.spawn(move || {
                     part.iter().try_fold(Vec::new(), |mut found, (path, managed)| {
                         found.extend(place(root, path, managed, accounts)?);
+                        let what = rival(root, layout, path)?;
+                        found.extend(what.map(|what| Deviation { item: managed.item.clone(), what }));
                         Ok(found)
                     })
                 })
@@ -66,6 +70,28 @@ pub(super) fn places(root: &Root, layout: &Layout, accounts: &Accounts) -> Resul
     found.extend(layout.unplaced.iter().cloned());
     found.sort();
     Ok(found)
+}
+
+/// What stands elsewhere and makes what the config says of `path` untrue: systemd takes a unit or drop-in from the first of
+/// its folders that has one of that name, and the SSH server reads two key files.
+pub(super) fn rival(root: &Root, layout: &Layout, path: &str) -> Result<Option<String>, Error> {
+    for rival in layout.rivals(path) {
+        let seen = match root.seen(&rival) {
+            // The place itself is behind it too, and says so.
+            Err(error) if is_blocked(&error) => continue,
+            seen => seen.map_err(Error::file("look at", &rival))?,
+        };
+        let is_keys = layout.places.get(path).is_some_and(|managed| managed.sort == Sort::Keys);
+        match seen.kind {
+            Kind::File if is_keys && seen.size == 0 => {}
+            Kind::File | Kind::Link(_) if is_keys => {
+                return Ok(Some(format!("are not all: the SSH server reads {rival} too")));
+            }
+            Kind::File | Kind::Link(_) if !is_keys => return Ok(Some(format!("is hidden by {rival}"))),
+            _ => {}
+        }
+    }
+    Ok(None)
 }
 
 /// Whether what stands at `path` is what is wanted there.
@@ -141,7 +167,7 @@ pub(super) fn has_runtime_mask(root: &Root, unit: &str) -> Result<bool, Error> {
 
 /// Whether enablement is not as it shall be, by the word of `systemctl is-enabled`. Words that do not say that the unit
 /// will, or will not, be started at boot are no finding (R-128, L-16).
-pub(super) fn enablement(unit: &str, enabled: bool, word: &str) -> Option<Deviation> {
+fn enablement(unit: &str, enabled: bool, word: &str) -> Option<Deviation> {
     let what = match (enabled, word) {
         (true, "disabled") => "is disabled, expected enabled",
         (true, "masked" | "masked-runtime") => "is masked, expected enabled",
@@ -152,6 +178,29 @@ pub(super) fn enablement(unit: &str, enabled: bool, word: &str) -> Option<Deviat
         _ => return None,
     };
     Some(Deviation { item: unit.to_owned(), what: what.to_owned() })
+}
+
+/// What of the enablement of the units of a layout is not as it shall be, by these words, and by the links where one of
+/// several is enough for the word.
+pub(super) fn enablements(
+    root: &Root,
+    layout: &Layout,
+    words: &BTreeMap<String, String>,
+) -> Result<Vec<Deviation>, Error> {
+    let mut found = Vec::new();
+    for (unit, enabled) in &layout.enablement {
+        let mut word = words.get(unit).map(String::as_str).unwrap_or_default();
+        if word == units::BAD && units::has_links(root, unit)? {
+            word = "enabled";
+        }
+        found.extend(enablement(unit, *enabled, word));
+        if *enabled && matches!(word, "enabled" | units::BAD) {
+            let lacking = units::lacking(root, unit, layout.units.get(unit))?;
+            let what = lacking.map(|path| format!("lacks the link {path}, expected enabled"));
+            found.extend(what.map(|what| Deviation { item: unit.clone(), what }));
+        }
+    }
+    Ok(found)
 }
 
 fn place(root: &Root, path: &str, managed: &Managed, accounts: &Accounts) -> Result<Vec<Deviation>, Error> {

@@ -379,9 +379,7 @@ pub(super) async fn compare(host: &Arc<Host>, items: &Items) -> Result<Vec<Devia
     let mut found = blocking(move || compare::places(at.root(), &of, &accounts)).await?;
     let units: Vec<&str> = layout.enablement.keys().map(String::as_str).collect();
     let words = units::words(host, &units).await?;
-    found.extend(layout.enablement.iter().filter_map(|(unit, enabled)| {
-        compare::enablement(unit, *enabled, words.get(unit).map(String::as_str).unwrap_or_default())
-    }));
+    found.extend(compare::enablements(host.root(), &layout, &words)?);
     found.sort();
     Ok(found)
 }

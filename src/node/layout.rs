@@ -14,6 +14,13 @@ use std::sync::Arc;
 pub(super) const UNIT_DIR: &str = "/etc/systemd/system";
 /// The same until the next boot.
 pub(super) const RUNTIME_UNIT_DIR: &str = "/run/systemd/system";
+/// Where systemd looks before that: what is there hides ours of the same name.
+pub(super) const FIRST_UNIT_DIRS: [&str; 4] = [
+    "/etc/systemd/system.control",
+    "/run/systemd/system.control",
+    "/run/systemd/transient",
+    "/run/systemd/generator.early",
+];
 /// The one user whose keys are managed.
 const KEY_USER: &str = "boot";
 /// What a user's keys are called in messages.
@@ -198,6 +205,18 @@ impl Layout {
             self.unplaced.push(Deviation { item: managed.item.clone(), what });
         }
         self.places.insert(path, managed);
+    }
+
+    /// Paths at which something would make what the config says of `path` untrue, whatever stands at `path` itself.
+    pub(super) fn rivals(&self, path: &str) -> Vec<String> {
+        match self.places.get(path) {
+            Some(Managed { sort: Sort::Keys, .. }) => vec![format!("{path}2")],
+            Some(Managed { want: Want::NoMask, .. }) | None => Vec::new(),
+            Some(_) => {
+                let name = path.strip_prefix(UNIT_DIR).filter(|rest| rest.starts_with('/'));
+                name.into_iter().flat_map(|name| FIRST_UNIT_DIRS.map(|dir| format!("{dir}{name}"))).collect()
+            }
+        }
     }
 
     /// Whether the unit shall be masked.

@@ -16,7 +16,7 @@
 use super::compare::{has_runtime_mask, is_as_wanted, is_mask};
 use super::host::{Error, Host, Kind, Meta, Place, is_blocked, split};
 use super::journal::{Journal, Stage};
-use super::layout::{FileWant, Layout, RUNTIME_UNIT_DIR, Want, unit_path};
+use super::layout::{FileWant, Layout, RUNTIME_UNIT_DIR, UNIT_DIR, Want, unit_path};
 use super::originals::{Original, Originals, Was};
 use super::plan::{Observer, Step, Way, plan};
 use super::units;
@@ -195,6 +195,8 @@ impl Transaction {
             // Anything but a mask will do, unless it is ours.
             (_, Some(Want::NoMask)) => !is_mask(&seen) && (matches!(old, None | Some(Want::NoMask)) || !is_old()?),
             (Goal::File(_) | Goal::Mask, Some(want)) => is_as_wanted(root, path, want)?,
+            // Where there was to be no mask, somebody has put a file of his own: his it stays.
+            (_, None) if old == Some(&Want::NoMask) && seen.kind != Kind::Absent && !is_mask(&seen) => true,
             (Goal::Given(original), _) => original.stands(root)?,
             _ => seen.kind == Kind::Absent,
         };
@@ -405,7 +407,7 @@ impl Transaction {
         let goes = had_file(&self.old)
             && !had_file(&self.new)
             && !is_given_back
-            && units::body(self.host.root(), unit, true)? == units::Body::Missing;
+            && units::body(self.host.root(), unit, &[UNIT_DIR])? == units::Body::Missing;
         let is_managed = self.old.enablement.contains_key(unit) || self.new.enablement.contains_key(unit);
         if goes || is_managed { units::disable(&self.host, unit, goes).await } else { Ok(()) }
     }

@@ -6,8 +6,9 @@
 
 use super::compare::is_mask;
 use super::host::{Error, Host, Kind, Meta, Root, is_absent, is_blocked, split};
-use super::layout::{Layout, RUNTIME_UNIT_DIR, UNIT_DIR, unit_path};
+use super::layout::{FIRST_UNIT_DIRS, Layout, RUNTIME_UNIT_DIR, UNIT_DIR, unit_path};
 use super::originals::Enablement;
+use crate::render::items::UnitItem;
 use crate::render::systemd::install::{Install, is_template, template_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,6 +25,8 @@ const SEARCH: [&str; 7] = [
     "/lib/systemd/system",
     "/run/systemd/generator.late",
 ];
+/// The word for a unit that systemd cannot read: whether it is enabled is not said.
+pub(super) const BAD: &str = "bad";
 /// A unit file is text of people; a larger one is none.
 const UNIT_LIMIT: u64 = 4 << 20;
 /// Siblings of siblings end somewhere, even when they name each other in a circle.
@@ -35,7 +38,15 @@ pub(super) async fn words(host: &Host, units: &[&str]) -> Result<BTreeMap<String
         return Ok(BTreeMap::new());
     }
     let mut words = BTreeMap::new();
-    let mut todo = units;
+    let mut ask = Vec::new();
+    for unit in units {
+        if is_readable(host.root(), unit)? {
+            ask.push(*unit);
+        } else {
+            words.insert((*unit).to_owned(), BAD.to_owned());
+        }
+    }
+    let mut todo = ask.as_slice();
     while !todo.is_empty() {
         let argv: Vec<&str> = ["is-enabled", "--"].into_iter().chain(todo.iter().copied()).collect();
         let output = host.systemctl(&argv, LIMIT).await?;
@@ -56,7 +67,33 @@ pub(super) async fn words(host: &Host, units: &[&str]) -> Result<BTreeMap<String
     Ok(words)
 }
 
+/// Whether `systemctl` can read what there is of a unit: it would wait for ever for a named pipe.
+fn is_readable(root: &Root, unit: &str) -> Result<bool, Error> {
+    let (name, kind) = unit.rsplit_once('.').unwrap_or((unit, ""));
+    let names: Vec<String> = std::iter::once(unit.to_owned()).chain(template_of(unit)).collect();
+    // A drop-in may be for all units of a kind, or of a prefix that ends with a dash.
+    let prefixes = name.match_indices('-').map(|(at, _)| format!("{}.{kind}", &name[..=at]));
+    let dropins: Vec<String> = names.iter().cloned().chain([kind.to_owned()]).chain(prefixes).collect();
+    for dir in FIRST_UNIT_DIRS.iter().chain(&SEARCH) {
+        let mut paths: Vec<String> = names.iter().map(|name| format!("{dir}/{name}")).collect();
+        for dropin in dropins.iter().map(|name| format!("{dir}/{name}.d")) {
+            let found = root.names(&dropin).map_err(Error::file("read", &dropin))?;
+            paths.extend(found.iter().map(|name| format!("{dropin}/{}", name.to_string_lossy())));
+        }
+        for path in paths {
+            let kind = root.seen(&path).map_err(Error::file("look at", &path))?.kind;
+            if matches!(kind, Kind::Fifo | Kind::Socket | Kind::Device) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
 async fn word(host: &Host, unit: &str) -> Result<String, Error> {
+    if !is_readable(host.root(), unit)? {
+        return Ok(BAD.to_owned());
+    }
     let argv = ["is-enabled", "--", unit];
     let output = host.systemctl(&argv, LIMIT).await?;
     if let Some(word) = output.stdout.lines().next() {
@@ -68,12 +105,14 @@ async fn word(host: &Host, unit: &str) -> Result<String, Error> {
         for (said, word) in [
             ("No such file or directory", "not-found"),
             // No unit file at all, or a directory of that name.
-            ("Bad message", "bad"),
-            ("Invalid argument", "bad"),
-            ("Is a directory", "bad"),
+            ("Bad message", BAD),
+            ("Invalid argument", BAD),
+            ("Is a directory", BAD),
         ] {
             if output.stderr.contains(said) {
-                return Ok(word.to_owned());
+                // A drop-in that leads nowhere is said like a unit that is not there.
+                let is_there = word == "not-found" && body(host.root(), unit, &[])? != Body::Missing;
+                return Ok(if is_there { BAD } else { word }.to_owned());
             }
         }
     }
@@ -107,7 +146,7 @@ fn missing_link(root: &Root, unit: &str) -> Result<Option<String>, Error> {
     if is_template(unit) {
         return Ok(None);
     }
-    let Body::Found(install) = body(root, unit, false)? else { return Ok(None) };
+    let Body::Found(install) = body(root, unit, &[])? else { return Ok(None) };
     for link in install.links(unit) {
         let path = unit_path(&link);
         if root.seen(&path).map_err(Error::file("look at", &path))?.kind == Kind::Absent {
@@ -117,10 +156,52 @@ fn missing_link(root: &Root, unit: &str) -> Result<Option<String>, Error> {
     Ok(None)
 }
 
+/// The link that a unit lacks which shall be enabled, and which systemd calls enabled since one link of any kind is enough
+/// for that word. Of a unit that the config brings (`is`) all links are known. What a vendor's says may have changed with
+/// its package: one link by which it is started will do, only an alias is too little.
+pub(super) fn lacking(root: &Root, unit: &str, is: Option<&UnitItem>) -> Result<Option<String>, Error> {
+    if is_template(unit) {
+        return Ok(None);
+    }
+    let is_there = |path: &str| -> Result<bool, Error> {
+        Ok(root.seen(path).map_err(Error::file("look at", path))?.kind != Kind::Absent)
+    };
+    if let Some(is) = is.filter(|is| is.contents.is_some()) {
+        for link in Install::of_unit(is).links(unit) {
+            let path = unit_path(&link);
+            if !is_there(&path)? {
+                return Ok(Some(path));
+            }
+        }
+        return Ok(None);
+    }
+    let Body::Found(install) = body(root, unit, &[])? else { return Ok(None) };
+    let starts: Vec<String> = install.links(unit).into_iter().filter(|link| link.contains('/')).collect();
+    let (present, _) = links(root, &BTreeSet::from([unit.to_owned()]))?;
+    let Some(first) = starts.first().filter(|_| !present.keys().any(|path| split(path).0 != UNIT_DIR)) else {
+        return Ok(None);
+    };
+    for path in starts.iter().flat_map(|link| SEARCH.map(|dir| format!("{dir}/{link}"))) {
+        if is_there(&path)? {
+            return Ok(None);
+        }
+    }
+    Ok(Some(unit_path(first)))
+}
+
+/// Whether there is any link that enables a unit.
+pub(super) fn has_links(root: &Root, unit: &str) -> Result<bool, Error> {
+    Ok(!links(root, &BTreeSet::from([unit.to_owned()]))?.0.is_empty())
+}
+
 /// Disables a unit that is enabled, for this boot too (L-17). `goes`: its file is about to go, and of a template the
 /// links of all instances go with it; their word is not the template's (L-15).
 pub(super) async fn disable(host: &Host, unit: &str, goes: bool) -> Result<(), Error> {
     let found = word(host, unit).await?;
+    if found == BAD {
+        // `systemctl` cannot read it, and might wait for ever.
+        return remove_links(host.root(), unit);
+    }
     if found.starts_with("masked") || is_linked(host.root(), unit)? {
         // Of a masked one `systemctl` would do nothing (L-11), and the links would count again once the mask goes. Of one
         // whose file is a link it would remove that, too (L-12), and with it the unit.
@@ -187,11 +268,11 @@ pub(super) enum Body {
     Found(Install),
 }
 
-/// What systemd would find under this name; in `/etc/systemd/system` too unless `without_own`.
-pub(super) fn body(root: &Root, unit: &str, without_own: bool) -> Result<Body, Error> {
+/// What systemd would find under this name if it were not in the folders `without`.
+pub(super) fn body(root: &Root, unit: &str, without: &[&str]) -> Result<Body, Error> {
     for name in std::iter::once(unit.to_owned()).chain(template_of(unit)) {
         for dir in SEARCH {
-            if without_own && dir == UNIT_DIR && name == unit {
+            if without.contains(&dir) && name == unit {
                 continue;
             }
             let path = format!("{dir}/{name}");
@@ -229,7 +310,7 @@ pub(super) fn with_siblings(root: &Root, unit: &str, next: &Layout) -> Result<BT
     let mut all = BTreeSet::from([unit.to_owned()]);
     let mut todo = vec![unit.to_owned()];
     while let Some(of) = todo.pop() {
-        let now = match body(root, &of, false)? {
+        let now = match body(root, &of, &[])? {
             Body::Found(install) => install,
             Body::Missing | Body::Masked => Install::default(),
         };

@@ -206,6 +206,9 @@ fn all_names(layout: &Layout) -> BTreeMap<String, Names> {
     };
     for path in layout.places.keys() {
         add(path);
+        for rival in layout.rivals(path) {
+            add(&rival);
+        }
     }
     for (unit, _) in layout.units.iter().filter(|(_, unit)| unit.mask.is_some()) {
         add(&format!("{RUNTIME_UNIT_DIR}/{unit}"));
