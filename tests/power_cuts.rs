@@ -55,15 +55,15 @@ fn expect_none(tally: &Tally) {
     assert!(tally.violations.is_empty(), "{tally}; the first of them:\n{}", first.join("\n"));
 }
 
-/// Cuts an update and its withdrawal after every `stride`th event; the sample, after `sample` events.
-fn sweep(kind: Kind, stride: usize, sample: usize) {
+/// Cuts an update and its withdrawal after every event; the sample, after `sample` events.
+fn sweep(kind: Kind, sample: usize) {
     let _one = begin();
     let since = Instant::now();
     let bare = Bare::new(kind);
     let start = bare.after(&[Wish::config(&old())]);
     let runs = vec![Wish::config(&new()), Wish::withdraw()];
     let recording = Recording::new(kind, start, vec![], runs, Neighbour::Quiet, None);
-    let stride = if soak() { stride } else { recording.log.len() / sample };
+    let stride = if soak() { 1 } else { recording.log.len() / sample };
     let tally =
         judge(&recording, &bare.tree, &Known::default(), recording.states(strided(&recording, 0, stride)), false);
     let events = recording.log.len();
@@ -75,23 +75,23 @@ fn sweep(kind: Kind, stride: usize, sample: usize) {
 #[test]
 #[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_ext4() {
-    sweep(Kind::Ext4, 1, 12);
+    sweep(Kind::Ext4, 5);
 }
 
 #[test]
 #[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_xfs() {
-    sweep(Kind::Xfs, 4, 4);
+    sweep(Kind::Xfs, 3);
 }
 
 #[test]
 #[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_btrfs() {
-    sweep(Kind::Btrfs, 4, 6);
+    sweep(Kind::Btrfs, 4);
 }
 
 /// The daemon's own update, which is guarded: binary, unit and link of the guard come before it and go after it.
-fn guarded(kind: Kind, stride: usize, sample: usize) {
+fn guarded(kind: Kind, sample: usize) {
     let _one = begin();
     let since = Instant::now();
     let bare = Bare::with(kind, daemon::with_systemd);
@@ -99,7 +99,7 @@ fn guarded(kind: Kind, stride: usize, sample: usize) {
     let start = bare.after(&[old]);
     let recording = Recording::new(kind, start, vec![], vec![new], Neighbour::Quiet, None).guarded();
     let events = recording.log.len();
-    let stride = if soak() { stride } else { events / sample };
+    let stride = if soak() { 1 } else { events / sample };
     let states = recording.states(strided(&recording, 0, stride));
     let tally = judge(&recording, &bare.tree, &Known::default(), states, false);
     eprintln!("{kind:?}, guarded: {events} events, each {stride}th: {tally}, {:.0?}", since.elapsed());
@@ -109,19 +109,19 @@ fn guarded(kind: Kind, stride: usize, sample: usize) {
 #[test]
 #[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn a_guarded_update_of_the_daemon_is_whole_after_any_power_cut_on_ext4() {
-    guarded(Kind::Ext4, 1, 3);
+    guarded(Kind::Ext4, 2);
 }
 
 #[test]
 #[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn a_guarded_update_of_the_daemon_is_whole_after_any_power_cut_on_xfs() {
-    guarded(Kind::Xfs, 2, 1);
+    guarded(Kind::Xfs, 1);
 }
 
 #[test]
 #[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn a_guarded_update_of_the_daemon_is_whole_after_any_power_cut_on_btrfs() {
-    guarded(Kind::Btrfs, 2, 3);
+    guarded(Kind::Btrfs, 2);
 }
 
 /// No test: the process that the tests of guarded updates record.
@@ -206,11 +206,10 @@ fn any_config(random: &mut Random) -> Value {
 
 /// Cuts random updates at random points; what some of the cuts leave is where the next updates start.
 fn random_cuts(kind: Kind, rounds: usize, sample: usize) {
-    const CUTS: usize = 25;
     let _one = begin();
     let since = Instant::now();
     let bare = Bare::new(kind);
-    let rounds = if soak() { rounds } else { sample };
+    let (rounds, cuts) = if soak() { (rounds, 25) } else { (sample, 8) };
     let mut sum = Tally::default();
     let mut left: Option<(Image, Vec<node_root::Tree>)> = None;
     for round in 0..rounds {
@@ -221,7 +220,7 @@ fn random_cuts(kind: Kind, rounds: usize, sample: usize) {
         let neighbour = [Neighbour::Quiet, Neighbour::Flushing][round % 2];
         let recording = Recording::new(kind, start, earlier, runs, neighbour, None);
         let any_loss = |random: &mut Random| [Loss::All, Loss::Blocks, Loss::Sectors][random.below(3)];
-        let mut points: Vec<Point> = (0..CUTS)
+        let mut points: Vec<Point> = (0..cuts)
             .map(|_| Point {
                 at: random.below(recording.log.len() + 1),
                 loss: any_loss(&mut random),
@@ -231,7 +230,7 @@ fn random_cuts(kind: Kind, rounds: usize, sample: usize) {
         points.sort_by_key(|point| point.at);
         let tally = judge(&recording, &bare.tree, &Known::default(), recording.states(points.clone()), false);
         sum.add(&format!("round {round}, {neighbour:?}"), tally);
-        if let Some(cut) = recording.states(points).nth(random.below(CUTS)).filter(|cut| cut.run < recording.runs.len())
+        if let Some(cut) = recording.states(points).nth(random.below(cuts)).filter(|cut| cut.run < recording.runs.len())
         {
             let life = Bench::new(kind).with(&cut.image, |at| Life::of(&node_at(at))).unwrap().unwrap();
             let mut earlier = recording.earlier.clone();

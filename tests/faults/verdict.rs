@@ -237,11 +237,28 @@ fn broken(recording: &Recording, promises: &[Promised], state: &State, life: &Li
             wrong.push(Wrong(Kind::Lost, format!("it was flushed: {path}: found {:.100}", shown(found))));
         }
     }
+    for (path, is_there) in state.promised.standing().filter(|(path, _)| !is_passing(path)) {
+        let found = life.at(path);
+        // A folder that is not empty is not removed.
+        let is_folder = found.is_some_and(|entry| entry.0 == 'd');
+        if found.is_some() != is_there && !is_folder {
+            let expected = if is_there { "something" } else { "nothing" };
+            wrong.push(Wrong(
+                Kind::Lost,
+                format!("it was flushed: {path}: found {:.100}, not {expected}", shown(found)),
+            ));
+        }
+    }
     if is_fresh && before.current != after.current {
         wrong.extend(contradicts(recording, state, life));
     }
     wrong.extend(unguarded(recording, life));
     wrong
+}
+
+/// Whether a name is one that is there only until something else is renamed from it: mcx's and that of `systemctl`.
+fn is_passing(path: &str) -> bool {
+    is_staged(path) || path.contains("/.#")
 }
 
 /// What is missing of the guard: all of it comes before the journal says so, and each file after what it needs.
