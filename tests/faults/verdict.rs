@@ -219,8 +219,12 @@ fn broken(recording: &Recording, promises: &[Promised], state: &State, life: &Li
     let run = state.run.min(recording.runs.len() - 1);
     let (before, after) = (&recording.lives[run], &recording.lives[run + 1]);
     if state.run > run {
-        let lost = differ(&life.tree, &after.tree);
-        return lost.map(|path| Wrong(Kind::Lost, format!("after it was said to be done: {path}"))).collect();
+        let mut lost: Vec<String> = differ(&life.tree, &after.tree).collect();
+        if after.state.is_empty() {
+            lost.extend(life.state.keys().cloned());
+        }
+        let told = |path| Wrong(Kind::Lost, format!("after it was said to be done: {path}"));
+        return lost.into_iter().map(told).collect();
     }
     let is_fresh = state.run > 0 || recording.earlier.is_empty();
     let mut lives = vec![&before.tree, &after.tree];
@@ -291,6 +295,9 @@ fn contradicts(recording: &Recording, state: &State, life: &Life) -> Vec<Wrong> 
         None => return vec![torn(format!("current.json names {}", life.current))],
     };
     let mut wrong = Vec::new();
+    if written == 3 && life.current != after.current {
+        wrong.push(torn(format!("the journal says that the files are there, current.json names {}", life.current)));
+    }
     if written < journals {
         let text = format!("the journal was written {journals} times, durably, and is as after {written}");
         wrong.push(Wrong(Kind::Lost, text));
