@@ -359,7 +359,7 @@ fn a_flush_that_is_left_out_is_found() {
     let silent = silent.unwrap();
     eprintln!("{all} flushes, {} on no file system noticed:", silent.len());
     for what in &silent {
-        eprintln!("{what}: {}", FREE.iter().find(|(free, _)| free == what).map_or("it should be", |(_, why)| why));
+        eprintln!("{what}: {}", FREE.iter().find(|(free, _)| free == what).map_or("it should be", |(_, why)| *why));
     }
     let unknown: Vec<&String> = silent.iter().filter(|what| FREE.iter().all(|(free, _)| free != what)).collect();
     assert!(all > 1 && unknown.is_empty(), "{unknown:?}");
