@@ -158,7 +158,9 @@ impl Life {
         tree.hash(&mut hasher);
         let state: Tree = tree.extract_if(.., |path, _| is_state(path)).collect();
         let mut records = BTreeMap::new();
-        for (path, entry) in state.iter().filter(|(path, _)| path.ends_with(".json")) {
+        for (path, entry) in
+            state.iter().filter(|(path, _)| Path::new(path).extension().is_some_and(|end| end == "json"))
+        {
             // A line that says what it is, and one that is it.
             let text = String::from_utf8_lossy(&entry.4);
             let body = text.lines().nth(1).unwrap_or_default();
