@@ -96,7 +96,7 @@ fn help_fits_a_narrow_terminal_and_has_examples() {
     for command in commands() {
         let mut args: Vec<&str> = command.iter().map(String::as_str).collect();
         args.push("--help");
-        let output = command(&args).env("COLUMNS", "60").output().unwrap();
+        let output = command_line::command(&args).env("COLUMNS", "60").output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(0), "{args:?}");
         assert!(command.is_empty() || text.contains("Examples:\n"), "{args:?}: {text}");
@@ -112,7 +112,7 @@ fn usage_errors_are_exit_2_and_say_where_help_is() {
     for command in commands().into_iter().filter(|command| !command.is_empty()) {
         let mut args: Vec<&str> = command.iter().map(String::as_str).collect();
         args.push("--no-such-flag");
-        let output = command(&args).output().unwrap();
+        let output = command_line::command(&args).output().unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{args:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("--help"), "{args:?}");
     }

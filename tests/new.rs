@@ -177,7 +177,7 @@ fn a_role_that_no_known_pool_selects_is_said_with_the_one_that_is_meant() {
         assert_eq!((output.status.code(), err(&output)), (Some(0), ""), "{role}");
     }
     let output = with("infa", &["-f", "pools/infra.yaml"]);
-    assert!(err(&output).contains("infra do not; did you mean infra?"), "{}", err(&output));
+    assert!(err(&output).contains("infra, master, worker do not; did you mean infra?"), "{}", err(&output));
     for (wrong, code) in [("pools/none.yaml", 2), ("-", 2)] {
         let output = with("infra", &["-f", wrong]);
         assert_eq!((output.status.code(), out(&output)), (Some(code), ""), "{wrong}");

@@ -340,12 +340,14 @@ fn a_node_that_cannot_be_read_is_a_finding_of_plan_and_of_nobody_else() {
 #[test]
 fn without_a_cluster_the_way_to_plan_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("a.yaml"), "").unwrap();
+    fs::copy("examples/chrony.yaml", folder.path().join("a.yaml")).unwrap();
+    fs::write(folder.path().join("empty.yaml"), "").unwrap();
     for (args, expected) in [
         (
             &["-f", "a.yaml"][..],
             "-f and names ask the cluster; without one use --to: no way to the API server: this is no pod",
         ),
+        (&["-f", "empty.yaml"], "nothing to apply in empty.yaml: there is no MachineConfig, "),
         (&["a.yaml", "a.yaml"], "a.yaml is a file and no rendered config; write --to a.yaml"),
     ] {
         let output = command(&[&["plan"], args].concat())

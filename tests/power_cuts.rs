@@ -5,7 +5,7 @@
 //! left is mounted, and every path must be wholly old or wholly new, as the records say; nothing that was promised is
 //! lost; the next run ends where it should; and withdrawing gives everything back.
 //!
-//! A sample by default; all with `MCX_SOAK=1` (`make soak`).
+//! A sample by default; all with `MCX_SOAK=1` (`make soak`), every fifth event and fewer updates with `MCX_SOAK=5`.
 
 #![allow(clippy::panic, clippy::unwrap_used, clippy::print_stderr, reason = "test code, which tells its figures")]
 
@@ -31,9 +31,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Whether all is wanted.
-fn soak() -> bool {
-    std::env::var_os("MCX_SOAK").is_some()
+/// Whether more than a sample is wanted, and of how many events one.
+fn soak() -> Option<usize> {
+    std::env::var("MCX_SOAK").ok().map(|stride| stride.parse().unwrap_or(1))
 }
 
 /// One at a time: all of them need all processors.
@@ -55,15 +55,15 @@ fn expect_none(tally: &Tally) {
     assert!(tally.violations.is_empty(), "{tally}; the first of them:\n{}", first.join("\n"));
 }
 
-/// Cuts an update and its withdrawal after every `stride`th event; the sample, after `sample` events.
-fn sweep(kind: Kind, stride: usize, sample: usize) {
+/// Cuts an update and its withdrawal after every event; the sample, after `sample` events.
+fn sweep(kind: Kind, sample: usize) {
     let _one = begin();
     let since = Instant::now();
     let bare = Bare::new(kind);
     let start = bare.after(&[Wish::config(&old())]);
     let runs = vec![Wish::config(&new()), Wish::withdraw()];
     let recording = Recording::new(kind, start, vec![], runs, Neighbour::Quiet, None);
-    let stride = if soak() { stride } else { recording.log.len() / sample };
+    let stride = soak().unwrap_or(recording.log.len() / sample);
     let tally =
         judge(&recording, &bare.tree, &Known::default(), recording.states(strided(&recording, 0, stride)), false);
     let events = recording.log.len();
@@ -75,23 +75,23 @@ fn sweep(kind: Kind, stride: usize, sample: usize) {
 #[test]
 #[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_ext4() {
-    sweep(Kind::Ext4, 1, 12);
+    sweep(Kind::Ext4, 5);
 }
 
 #[test]
 #[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_xfs() {
-    sweep(Kind::Xfs, 4, 4);
+    sweep(Kind::Xfs, 3);
 }
 
 #[test]
 #[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn an_update_and_its_withdrawal_are_whole_after_any_power_cut_on_btrfs() {
-    sweep(Kind::Btrfs, 4, 6);
+    sweep(Kind::Btrfs, 4);
 }
 
 /// The daemon's own update, which is guarded: binary, unit and link of the guard come before it and go after it.
-fn guarded(kind: Kind, stride: usize, sample: usize) {
+fn guarded(kind: Kind, sample: usize) {
     let _one = begin();
     let since = Instant::now();
     let bare = Bare::with(kind, daemon::with_systemd);
@@ -99,7 +99,7 @@ fn guarded(kind: Kind, stride: usize, sample: usize) {
     let start = bare.after(&[old]);
     let recording = Recording::new(kind, start, vec![], vec![new], Neighbour::Quiet, None).guarded();
     let events = recording.log.len();
-    let stride = if soak() { stride } else { events / sample };
+    let stride = soak().unwrap_or(events / sample);
     let states = recording.states(strided(&recording, 0, stride));
     let tally = judge(&recording, &bare.tree, &Known::default(), states, false);
     eprintln!("{kind:?}, guarded: {events} events, each {stride}th: {tally}, {:.0?}", since.elapsed());
@@ -109,19 +109,19 @@ fn guarded(kind: Kind, stride: usize, sample: usize) {
 #[test]
 #[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn a_guarded_update_of_the_daemon_is_whole_after_any_power_cut_on_ext4() {
-    guarded(Kind::Ext4, 1, 3);
+    guarded(Kind::Ext4, 2);
 }
 
 #[test]
 #[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn a_guarded_update_of_the_daemon_is_whole_after_any_power_cut_on_xfs() {
-    guarded(Kind::Xfs, 2, 1);
+    guarded(Kind::Xfs, 1);
 }
 
 #[test]
 #[ignore = "needs root, loop devices and FUSE: tests/faults/power.sh"]
 fn a_guarded_update_of_the_daemon_is_whole_after_any_power_cut_on_btrfs() {
-    guarded(Kind::Btrfs, 2, 3);
+    guarded(Kind::Btrfs, 2);
 }
 
 /// No test: the process that the tests of guarded updates record.
@@ -206,11 +206,10 @@ fn any_config(random: &mut Random) -> Value {
 
 /// Cuts random updates at random points; what some of the cuts leave is where the next updates start.
 fn random_cuts(kind: Kind, rounds: usize, sample: usize) {
-    const CUTS: usize = 25;
     let _one = begin();
     let since = Instant::now();
     let bare = Bare::new(kind);
-    let rounds = if soak() { rounds } else { sample };
+    let (rounds, cuts) = soak().map_or((sample, 8), |stride| (rounds.div_ceil(stride), 25));
     let mut sum = Tally::default();
     let mut left: Option<(Image, Vec<node_root::Tree>)> = None;
     for round in 0..rounds {
@@ -221,7 +220,7 @@ fn random_cuts(kind: Kind, rounds: usize, sample: usize) {
         let neighbour = [Neighbour::Quiet, Neighbour::Flushing][round % 2];
         let recording = Recording::new(kind, start, earlier, runs, neighbour, None);
         let any_loss = |random: &mut Random| [Loss::All, Loss::Blocks, Loss::Sectors][random.below(3)];
-        let mut points: Vec<Point> = (0..CUTS)
+        let mut points: Vec<Point> = (0..cuts)
             .map(|_| Point {
                 at: random.below(recording.log.len() + 1),
                 loss: any_loss(&mut random),
@@ -231,7 +230,7 @@ fn random_cuts(kind: Kind, rounds: usize, sample: usize) {
         points.sort_by_key(|point| point.at);
         let tally = judge(&recording, &bare.tree, &Known::default(), recording.states(points.clone()), false);
         sum.add(&format!("round {round}, {neighbour:?}"), tally);
-        if let Some(cut) = recording.states(points).nth(random.below(CUTS)).filter(|cut| cut.run < recording.runs.len())
+        if let Some(cut) = recording.states(points).nth(random.below(cuts)).filter(|cut| cut.run < recording.runs.len())
         {
             let life = Bench::new(kind).with(&cut.image, |at| Life::of(&node_at(at))).unwrap().unwrap();
             let mut earlier = recording.earlier.clone();
@@ -319,14 +318,16 @@ fn soon_after(recording: &Recording, first: usize) -> Vec<Point> {
 }
 
 /// One item of each kind that is flushed in a way of its own: a file that is replaced, one where a link was, which the
-/// withdrawal gives back, one where nothing was, one in a folder that is made, a unit that is enabled.
+/// withdrawal gives back, one where nothing was, one in a folder that is made, a unit that is enabled, one that is masked.
 fn small(text: &str) -> Value {
     let unit = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
     let mut files = vec![file("/etc/a.conf", &text.repeat(2000), 0o644)];
     if text == "new" {
         files.extend(["/etc/b.conf", "/etc/fresh.conf", "/opt/d/e"].map(|path| file(path, text, 0o644)));
     }
-    config(&files, &[json!({"name": "app.service", "contents": unit, "enabled": text == "new"})], None)
+    let app = json!({"name": "app.service", "contents": unit, "enabled": text == "new"});
+    let masked = json!({"name": "static.service", "mask": text == "new"});
+    config(&files, &[app, masked], None)
 }
 
 #[test]
@@ -341,7 +342,7 @@ fn a_flush_that_is_left_out_is_found() {
         let is_wanted = |what: &str| {
             silent
                 .as_ref()
-                .map_or(soak() || what.ends_with(SWITCHED), |silent: &BTreeSet<String>| silent.contains(what))
+                .map_or(soak().is_some() || what.ends_with(SWITCHED), |silent: &BTreeSet<String>| silent.contains(what))
         };
         let found = left_out(kind, &is_wanted);
         all = all.max(found.len());
@@ -356,9 +357,23 @@ fn a_flush_that_is_left_out_is_found() {
         silent = Some(left);
     }
     let silent = silent.unwrap();
-    eprintln!("{all} flushes, on no file system noticed: {silent:#?}");
-    assert!(all > 1 && silent.is_empty(), "{silent:?}");
+    eprintln!("{all} flushes, {} on no file system noticed:", silent.len());
+    for what in &silent {
+        eprintln!("{what}: {}", FREE.iter().find(|(free, _)| free == what).map_or("it should be", |(_, why)| *why));
+    }
+    let unknown: Vec<&String> = silent.iter().filter(|what| FREE.iter().all(|(free, _)| free != what)).collect();
+    assert!(all > 1 && unknown.is_empty(), "{unknown:?}");
 }
+
+/// Flushes that mcx makes for what is promised by the system, and that none of these file systems needs.
+const FREE: [(&str, &str); 6] = [
+    ("update, flush 1 of /.mcx-5f44712b7d71ded7", "an empty folder's own, which comes with the one that it is in"),
+    ("update, flush 1 of /opt/.mcx-18ac3e7343f01689", "an empty folder's own, which comes with the one that it is in"),
+    ("update, flush 1 of /opt/d", "a file that was flushed is found by its new name, in a folder that was"),
+    ("withdrawal, flush 2 of /", "the same folder is flushed after the last switch"),
+    ("withdrawal, flush 3 of /var/lib/mcx/originals", "a record that goes with the others right after"),
+    ("withdrawal, flush 4 of /var/lib/mcx", "the same folder is flushed with the journal that relies on it"),
+];
 
 /// What the flush of the directory in which files were switched is called.
 const SWITCHED: &str = " of /etc";
@@ -367,6 +382,6 @@ const SWITCHED: &str = " of /etc";
 fn kinds() -> Vec<Kind> {
     let chosen = std::env::var("MCX_POWER_KIND").ok();
     let is_chosen = |kind: &Kind| chosen.as_ref().is_none_or(|chosen| format!("{kind:?}") == *chosen);
-    let all = if soak() { vec![Kind::Btrfs, Kind::Ext4Plain, Kind::Xfs] } else { vec![Kind::Btrfs] };
+    let all = if soak().is_some() { vec![Kind::Btrfs, Kind::Ext4Plain, Kind::Xfs] } else { vec![Kind::Btrfs] };
     all.into_iter().filter(is_chosen).collect()
 }

@@ -236,8 +236,9 @@ fn a_key_that_is_there_twice_is_said_at_the_second_one() {
     let list = format!("apiVersion: v1\nkind: List\nitems:\n- {}", twice.trim_end().replace('\n', "\n  "));
     assert_eq!(lines(&report(&twice)), ["MachineConfig/10-a spec.config.storage.files[0].path 9:38 duplicate-key"]);
     assert_eq!(lines(&report(&list)), ["MachineConfig/10-a spec.config.storage.files[0].path 12:40 duplicate-key"]);
-    let foreign = piped("apiVersion: v1\nkind: ConfigMap\ndata: {a: b, a: c}\n", &[]);
-    assert_eq!((code(&foreign), out(&foreign)), (0, ""), "what is not ours is not judged");
+    let foreign = "apiVersion: v1\nkind: ConfigMap\ndata: {a: b, a: c}\n---\n".to_owned();
+    let beside = piped(&(foreign + &source("99-x", "worker", "")), &[]);
+    assert_eq!((code(&beside), out(&beside)), (0, ""), "what is not ours is not judged");
 }
 
 #[test]

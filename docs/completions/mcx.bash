@@ -475,7 +475,7 @@ _mcx() {
             return 0
             ;;
         mcx__subcmd__new__subcmd__dropin)
-            opts="-h -V --from --role --name --help --version"
+            opts="-f -h -V --from --role --filename --name --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -486,6 +486,14 @@ _mcx() {
                     return 0
                     ;;
                 --role)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --filename)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -f)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -501,7 +509,7 @@ _mcx() {
             return 0
             ;;
         mcx__subcmd__new__subcmd__file)
-            opts="-h -V --path --from --mode --user --group --role --name --help --version"
+            opts="-f -h -V --path --from --mode --user --group --role --filename --name --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -528,6 +536,14 @@ _mcx() {
                     return 0
                     ;;
                 --role)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --filename)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -f)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -573,7 +589,7 @@ _mcx() {
             return 0
             ;;
         mcx__subcmd__new__subcmd__ssh)
-            opts="-h -V --key --role --name --help --version"
+            opts="-f -h -V --key --role --filename --name --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -584,6 +600,14 @@ _mcx() {
                     return 0
                     ;;
                 --role)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --filename)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -f)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -599,7 +623,7 @@ _mcx() {
             return 0
             ;;
         mcx__subcmd__new__subcmd__tree)
-            opts="-h -V --enable --disable --mask --role --name --help --version"
+            opts="-f -h -V --enable --disable --mask --role --filename --name --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -621,6 +645,14 @@ _mcx() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --filename)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -f)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --name)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -633,7 +665,7 @@ _mcx() {
             return 0
             ;;
         mcx__subcmd__new__subcmd__unit)
-            opts="-h -V --from --enable --disable --mask --unmask --role --name --help --version"
+            opts="-f -h -V --from --enable --disable --mask --unmask --role --filename --name --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -644,6 +676,14 @@ _mcx() {
                     return 0
                     ;;
                 --role)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --filename)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -f)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -659,7 +699,7 @@ _mcx() {
             return 0
             ;;
         mcx__subcmd__plan)
-            opts="-f -R -n -o -h -V --filename --from --to --recursive --kubeconfig --context --pool --namespace --diff --output --exit-code --help --version"
+            opts="-f -R -n -o -h -V --filename --prune --from --to --recursive --kubeconfig --context --pool --namespace --diff --output --exit-code --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -56,11 +56,13 @@ complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -l user -d 'Owner on the nodes [default: root]' -r
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -l group -d 'Group on the nodes [default: root]' -r
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -l role -d 'Pool whose nodes get it; given more than once, one MachineConfig for each' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -s f -l filename -d 'File or folder with pools, in which --role is looked up beside master and worker; may be given more than once' -r -F
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -l name -d 'Name of the MachineConfig [default: 99-ROLE-NAME, after what it is made from]' -r
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -s h -l help -d 'Print help'
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from file" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -l from -d 'File with the unit\'s text, or - for standard input' -r -F
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -l role -d 'Pool whose nodes get it; given more than once, one MachineConfig for each' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -s f -l filename -d 'File or folder with pools, in which --role is looked up beside master and worker; may be given more than once' -r -F
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -l name -d 'Name of the MachineConfig [default: 99-ROLE-NAME, after what it is made from]' -r
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -l enable -d 'Enable it'
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -l disable -d 'Disable it'
@@ -70,11 +72,13 @@ complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from unit" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from dropin" -l from -d 'File with its text, or - for standard input' -r -F
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from dropin" -l role -d 'Pool whose nodes get it; given more than once, one MachineConfig for each' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from dropin" -s f -l filename -d 'File or folder with pools, in which --role is looked up beside master and worker; may be given more than once' -r -F
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from dropin" -l name -d 'Name of the MachineConfig [default: 99-ROLE-NAME, after what it is made from]' -r
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from dropin" -s h -l help -d 'Print help'
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from dropin" -s V -l version -d 'Print version'
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from ssh" -l key -d 'File with public keys, or - for standard input; may be given more than once' -r -F
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from ssh" -l role -d 'Pool whose nodes get it; given more than once, one MachineConfig for each' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from ssh" -s f -l filename -d 'File or folder with pools, in which --role is looked up beside master and worker; may be given more than once' -r -F
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from ssh" -l name -d 'Name of the MachineConfig [default: 99-ROLE-NAME, after what it is made from]' -r
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from ssh" -s h -l help -d 'Print help'
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from ssh" -s V -l version -d 'Print version'
@@ -82,6 +86,7 @@ complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -l disable -d 'Disable a unit; may be given more than once' -r
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -l mask -d 'Mask a unit; may be given more than once' -r
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -l role -d 'Pool whose nodes get it; given more than once, one MachineConfig for each' -r
+complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -s f -l filename -d 'File or folder with pools, in which --role is looked up beside master and worker; may be given more than once' -r -F
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -l name -d 'Name of the MachineConfig [default: 99-ROLE-NAME, after what it is made from]' -r
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -s h -l help -d 'Print help'
 complete -c mcx -n "__fish_mcx_using_subcommand new; and __fish_seen_subcommand_from tree" -s V -l version -d 'Print version'
@@ -121,6 +126,7 @@ complete -c mcx -n "__fish_mcx_using_subcommand plan" -l pool -d 'Only this pool
 complete -c mcx -n "__fish_mcx_using_subcommand plan" -s n -l namespace -d 'Namespace of mcx' -r
 complete -c mcx -n "__fish_mcx_using_subcommand plan" -s o -l output -d 'What to print' -r -f -a "text\t'For people'
 json\t'All of it, for programs'"
+complete -c mcx -n "__fish_mcx_using_subcommand plan" -l prune -d 'With -f: sources of the cluster that are not in the input count as deleted; 00-master and 00-worker stay'
 complete -c mcx -n "__fish_mcx_using_subcommand plan" -s R -l recursive -d 'Read folders with all that is below them'
 complete -c mcx -n "__fish_mcx_using_subcommand plan" -l diff -d 'Add the lines that differ, decoded'
 complete -c mcx -n "__fish_mcx_using_subcommand plan" -l exit-code -d 'Say by the exit code what the change costs'

@@ -52,6 +52,8 @@ _arguments "${_arguments_options[@]}" : \
 '--user=[Owner on the nodes \[default\: root\]]:NAME|ID:_default' \
 '--group=[Group on the nodes \[default\: root\]]:NAME|ID:_default' \
 '*--role=[Pool whose nodes get it; given more than once, one MachineConfig for each]:POOL:_default' \
+'*-f+[File or folder with pools, in which --role is looked up beside master and worker; may be given more than once]:FILE|DIR:_files' \
+'*--filename=[File or folder with pools, in which --role is looked up beside master and worker; may be given more than once]:FILE|DIR:_files' \
 '--name=[Name of the MachineConfig \[default\: 99-ROLE-NAME, after what it is made from\]]:NAME:_default' \
 '-h[Print help]' \
 '--help[Print help]' \
@@ -63,6 +65,8 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 '--from=[File with the unit'\''s text, or - for standard input]:FILE|-:_files' \
 '*--role=[Pool whose nodes get it; given more than once, one MachineConfig for each]:POOL:_default' \
+'*-f+[File or folder with pools, in which --role is looked up beside master and worker; may be given more than once]:FILE|DIR:_files' \
+'*--filename=[File or folder with pools, in which --role is looked up beside master and worker; may be given more than once]:FILE|DIR:_files' \
 '--name=[Name of the MachineConfig \[default\: 99-ROLE-NAME, after what it is made from\]]:NAME:_default' \
 '(--disable)--enable[Enable it]' \
 '--disable[Disable it]' \
@@ -79,6 +83,8 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 '--from=[File with its text, or - for standard input]:FILE|-:_files' \
 '*--role=[Pool whose nodes get it; given more than once, one MachineConfig for each]:POOL:_default' \
+'*-f+[File or folder with pools, in which --role is looked up beside master and worker; may be given more than once]:FILE|DIR:_files' \
+'*--filename=[File or folder with pools, in which --role is looked up beside master and worker; may be given more than once]:FILE|DIR:_files' \
 '--name=[Name of the MachineConfig \[default\: 99-ROLE-NAME, after what it is made from\]]:NAME:_default' \
 '-h[Print help]' \
 '--help[Print help]' \
@@ -92,6 +98,8 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 '*--key=[File with public keys, or - for standard input; may be given more than once]:FILE.pub|-:_files' \
 '*--role=[Pool whose nodes get it; given more than once, one MachineConfig for each]:POOL:_default' \
+'*-f+[File or folder with pools, in which --role is looked up beside master and worker; may be given more than once]:FILE|DIR:_files' \
+'*--filename=[File or folder with pools, in which --role is looked up beside master and worker; may be given more than once]:FILE|DIR:_files' \
 '--name=[Name of the MachineConfig \[default\: 99-ROLE-NAME, after what it is made from\]]:NAME:_default' \
 '-h[Print help]' \
 '--help[Print help]' \
@@ -105,6 +113,8 @@ _arguments "${_arguments_options[@]}" : \
 '*--disable=[Disable a unit; may be given more than once]:UNIT:_default' \
 '*--mask=[Mask a unit; may be given more than once]:UNIT:_default' \
 '*--role=[Pool whose nodes get it; given more than once, one MachineConfig for each]:POOL:_default' \
+'*-f+[File or folder with pools, in which --role is looked up beside master and worker; may be given more than once]:FILE|DIR:_files' \
+'*--filename=[File or folder with pools, in which --role is looked up beside master and worker; may be given more than once]:FILE|DIR:_files' \
 '--name=[Name of the MachineConfig \[default\: 99-ROLE-NAME, after what it is made from\]]:NAME:_default' \
 '-h[Print help]' \
 '--help[Print help]' \
@@ -187,6 +197,7 @@ _arguments "${_arguments_options[@]}" : \
 json\:"All of it, for programs"))' \
 '--output=[What to print]:OUTPUT:((text\:"For people"
 json\:"All of it, for programs"))' \
+'--prune[With -f\: sources of the cluster that are not in the input count as deleted; 00-master and 00-worker stay]' \
 '-R[Read folders with all that is below them]' \
 '--recursive[Read folders with all that is below them]' \
 '--diff[Add the lines that differ, decoded]' \

@@ -426,7 +426,13 @@ pub(super) fn write_state<T: Serialize>(root: &Root, path: &str, kind: &str, val
 fn remove_state(root: &Root, name: &str) -> Result<(), Error> {
     let path = state_path(name);
     let place = root.place(&path).map_err(Error::file("open", &path))?;
-    // What a crash left half written is found by its name: with the file it goes too.
-    let removed = place.unstage().and_then(|()| place.remove()).and_then(|()| place.sync());
-    removed.map_err(Error::file("remove", &path))
+    let remove = || {
+        // What a crash left half written is found by its name: with the file it goes too.
+        place.unstage()?;
+        if place.seen()?.kind == Kind::Absent {
+            return Ok(());
+        }
+        place.remove().and_then(|()| place.sync())
+    };
+    remove().map_err(Error::file("remove", &path))
 }

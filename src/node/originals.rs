@@ -288,6 +288,9 @@ impl<'a> Originals<'a> {
             }
         }
         copies.retain(|name| !blobs.contains(*name));
+        if records.is_empty() && copies.is_empty() {
+            return Ok(());
+        }
         // Records first: a record must never name a copy that is gone.
         for name in records.into_iter().chain(copies) {
             let at = format!("{dir}/{name}");

@@ -433,15 +433,15 @@ impl Transaction {
     fn flush(&self) -> Result<(), Error> {
         let root = self.host.root();
         let paths = self.old.places.keys().chain(self.new.places.keys());
-        let dirs: BTreeSet<&str> = paths.map(|path| split(path).0).collect();
-        for dir in dirs {
+        let mut dirs: BTreeSet<String> = paths.map(|path| split(path).0.to_owned()).collect();
+        if self.old.enablement != self.new.enablement || self.old.units != self.new.units || self.forced {
+            dirs.extend(units::folders(root)?);
+        }
+        for dir in &dirs {
             match root.sync_dir(dir) {
                 Err(error) if is_blocked(&error) => {}
                 result => result.map_err(Error::file("flush", dir))?,
             }
-        }
-        if self.old.enablement != self.new.enablement || self.old.units != self.new.units || self.forced {
-            units::flush(root)?;
         }
         Ok(())
     }

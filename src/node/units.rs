@@ -423,14 +423,11 @@ pub(super) fn give_back(root: &Root, record: &Enablement, managed: &dyn Fn(&str)
     Ok(())
 }
 
-/// Flushes the folders that hold such links: `systemctl` does not.
-pub(super) fn flush(root: &Root) -> Result<(), Error> {
+/// The folders that hold such links, to be flushed: `systemctl` does not.
+pub(super) fn folders(root: &Root) -> Result<BTreeSet<String>, Error> {
     let mut dirs = link_dirs(root)?;
     dirs.insert(UNIT_DIR.to_owned());
-    for dir in &dirs {
-        root.sync_dir(dir).map_err(Error::file("flush", dir))?;
-    }
-    Ok(())
+    Ok(dirs)
 }
 
 fn make_dir(root: &Root, path: &str) -> Result<(), Error> {

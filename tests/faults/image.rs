@@ -26,10 +26,10 @@ struct Contents {
     digest: u64,
 }
 
-fn block(bytes: [u8; BLOCK]) -> Block {
+fn block(bytes: &[u8; BLOCK]) -> Block {
     let words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
     let digest = words.fold(0, |digest: u64, word| (digest.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    Arc::new(Contents { bytes, digest })
+    Arc::new(Contents { bytes: *bytes, digest })
 }
 
 /// The contents of a disk. Cheap to copy: blocks are shared, and those of zeros are not kept.
@@ -50,7 +50,7 @@ impl Image {
         for number in 0..size / BLOCK as u64 {
             file.read_exact(&mut bytes)?;
             if bytes != ZEROS {
-                image.set(number, block(bytes));
+                image.set(number, block(&bytes));
             }
         }
         Ok(image)
@@ -109,7 +109,7 @@ impl Image {
         for part in parts(offset, bytes.len()) {
             let mut new = self.bytes(part.number);
             new[part.of_block].copy_from_slice(&bytes[part.of_bytes]);
-            self.set(part.number, block(new));
+            self.set(part.number, block(&new));
         }
     }
 }
@@ -184,7 +184,7 @@ impl Cached {
                     let versions = self.unflushed.entry(part.number).or_default();
                     let mut new = versions.last().map_or_else(|| self.durable.bytes(part.number), |last| last.bytes);
                     new[part.of_block].copy_from_slice(&bytes[part.of_bytes]);
-                    versions.push(block(new));
+                    versions.push(block(&new));
                 }
             }
             Event::WriteThrough { offset, bytes } => {
@@ -193,7 +193,7 @@ impl Cached {
                     for version in self.unflushed.get_mut(&part.number).into_iter().flatten() {
                         let mut new = version.bytes;
                         new[part.of_block.clone()].copy_from_slice(&bytes[part.of_bytes.clone()]);
-                        *version = block(new);
+                        *version = block(&new);
                     }
                 }
             }
@@ -211,7 +211,8 @@ impl Cached {
         let mut image = self.durable.clone();
         let mut random = Random::new(seed);
         for (number, versions) in &self.unflushed {
-            match if *number == self.superblock && loss == Loss::Sectors { Loss::Blocks } else { loss } {
+            let loss = if *number == self.superblock && loss == Loss::Sectors { Loss::Blocks } else { loss };
+            match loss {
                 Loss::All => {}
                 Loss::Nothing => image.set(*number, Arc::clone(versions.last().unwrap())),
                 Loss::Blocks => {
@@ -226,7 +227,7 @@ impl Cached {
                             torn[at..at + SECTOR].copy_from_slice(&version.bytes[at..at + SECTOR]);
                         }
                     }
-                    image.set(*number, block(torn));
+                    image.set(*number, block(&torn));
                 }
             }
         }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # power.sh [WORD...]: the tests of power cuts (tests/power_cuts.rs) whose names contain a WORD, or all; a sample of the cuts, or all with
-# MCX_SOAK=1. Installs the packages that they need. They change nothing outside /dev/shm and leave nothing mounted.
+# MCX_SOAK=1, fewer with MCX_SOAK=5. Installs the packages that they need. They change nothing outside /dev/shm and leave nothing mounted.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ "$(id -u)" = 0 ] || { echo "power.sh: root is needed: file systems are mounted" >&2; exit 1; }

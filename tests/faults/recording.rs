@@ -153,26 +153,27 @@ pub(crate) struct Life {
 impl Life {
     /// Reads it; a state file that is damaged is an error.
     pub(crate) fn of(root: &Path) -> Result<Self, String> {
-        let file = |name: &str| -> Result<Option<Value>, String> {
-            let path = root.join("var/lib/mcx").join(name);
-            let text = match fs::read_to_string(&path) {
-                Ok(text) => text,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-                Err(error) => return Err(format!("{}: {error}", path.display())),
-            };
-            // A line that says what it is, and one that is it.
-            let body = text.lines().nth(1).unwrap_or_default();
-            serde_json::from_str(body).map(Some).map_err(|error| format!("{name} is damaged: {error}: {text:?}"))
-        };
-        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let current = file("current.json")?.map(|current| word(&current["name"])).unwrap_or_default();
-        let journal = file("journal.json")?;
-        let is_guarded = journal.as_ref().is_some_and(|journal| journal["guard"]["left"] == true);
-        let stage = journal.map(|journal| word(&journal["stage"]));
         let mut tree = whole_of(root);
         let mut hasher = DefaultHasher::new();
         tree.hash(&mut hasher);
-        let state = tree.extract_if(.., |path, _| is_state(path)).collect();
+        let state: Tree = tree.extract_if(.., |path, _| is_state(path)).collect();
+        let mut records = BTreeMap::new();
+        for (path, entry) in
+            state.iter().filter(|(path, _)| Path::new(path).extension().is_some_and(|end| end == "json"))
+        {
+            // A line that says what it is, and one that is it.
+            let text = String::from_utf8_lossy(&entry.4);
+            let body = text.lines().nth(1).unwrap_or_default();
+            let value: Value =
+                serde_json::from_str(body).map_err(|why| format!("{path} is damaged: {why}: {text:?}"))?;
+            records.insert(path.as_str(), value);
+        }
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let current =
+            records.get("/var/lib/mcx/current.json").map(|current| word(&current["name"])).unwrap_or_default();
+        let journal = records.get("/var/lib/mcx/journal.json");
+        let is_guarded = journal.is_some_and(|journal| journal["guard"]["left"] == true);
+        let stage = journal.map(|journal| word(&journal["stage"]));
         Ok(Self { tree, state, current, stage, is_guarded, digest: hasher.finish() })
     }
 
@@ -389,6 +390,8 @@ pub(crate) struct Promised {
     /// How often each path was changed, as far as it is durable.
     durable: BTreeMap<String, usize>,
     changes: BTreeMap<String, usize>,
+    /// Whether each path is there after its last change.
+    is_there: BTreeMap<String, bool>,
 }
 
 impl Promised {
@@ -412,6 +415,7 @@ impl Promised {
             "rename" | "renameat" | "renameat2" | "unlink" | "unlinkat" | "rmdir" | "symlink" | "symlinkat"
             | "mkdir" | "mkdirat" => {
                 *self.changes.entry(path.clone()).or_default() += 1;
+                self.is_there.insert(path.clone(), !name.starts_with("unlink") && name != "rmdir");
                 let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
                 self.open.entry(if folder.is_empty() { "/" } else { folder }.to_owned()).or_default().insert(path);
             }
@@ -428,6 +432,13 @@ impl Promised {
     /// How often the name was changed, durably.
     pub(crate) fn durable(&self, path: &str) -> usize {
         self.durable.get(path).copied().unwrap_or(0)
+    }
+
+    /// Paths of which the last change until now is durable, and whether they are there since.
+    pub(crate) fn standing(&self) -> impl Iterator<Item = (&String, bool)> {
+        let is_calling = |path: &String| self.calling.as_ref().is_some_and(|call| call.path == *path);
+        let durable = self.durable.iter().filter(|(path, changes)| self.changes.get(*path) == Some(changes));
+        durable.filter(move |(path, _)| !is_calling(path)).map(|(path, _)| (path, self.is_there[path]))
     }
 
     /// Paths whose last change, of those that `all` has, is durable.

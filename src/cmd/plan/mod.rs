@@ -20,6 +20,7 @@ const NO_NODES: &str =
 
 /// Flags of `mcx plan`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(
     override_usage = "mcx plan [--from FILE|DIR|-]... --to FILE|DIR|-... [OPTIONS]\n       \
         mcx plan -f FILE|DIR|-... [OPTIONS]\n       mcx plan RENDERED RENDERED [OPTIONS]",

@@ -54,7 +54,7 @@ pub(super) fn check(view: &View, found: &mut Vec<Finding>) {
             }
         }
         for (i, file) in source.layer.files.iter().enumerate() {
-            as_file(view, &source.object, format!("storage.files[{i}].path"), file.path, found);
+            as_file(view, &source.object, i, file.path, found);
             if let Some((_, name)) = dropin_file(file.path).filter(|(unit, _)| *unit == KUBELET) {
                 kubelet(&source.object, format!("storage.files[{i}].path"), name, found);
             }
@@ -63,7 +63,7 @@ pub(super) fn check(view: &View, found: &mut Vec<Finding>) {
 }
 
 /// A unit or drop-in among the files. Units of users are no matter of a config's units, and are left alone.
-fn as_file(view: &View, object: &str, field: String, path: &str, found: &mut Vec<Finding>) {
+fn as_file(view: &View, object: &str, index: usize, path: &str, found: &mut Vec<Finding>) {
     let Some(below) = DIRECTORIES.iter().find_map(|dir| path.strip_prefix(dir)) else { return };
     let (unit, dropin) = match dropin_file(path) {
         Some((unit, name)) => (unit, Some(name)),
@@ -85,7 +85,8 @@ fn as_file(view: &View, object: &str, field: String, path: &str, found: &mut Vec
         "{} is a {what} that is brought as a file: by default its change restarts nothing, where that of a unit reboots",
         quoted(path)
     );
-    let mut finding = rule::UNIT_AS_FILE.finding(object, in_config(field), message);
+    let mut finding =
+        rule::UNIT_AS_FILE.finding(object, in_config(format_args!("storage.files[{index}].path")), message);
     finding.help = match dropin {
         Some(name) => format!("write it as dropins of {unit} under systemd.units, with name: {name}"),
         None => format!("write it under systemd.units, with name: {unit}"),
