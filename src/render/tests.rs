@@ -43,6 +43,10 @@ pub(super) fn rendered(sources: &[MachineConfig]) -> Rendered {
     outcome.rendered.unwrap_or_else(|| panic!("{:#?}", outcome.findings))
 }
 
+pub(super) fn shadowed(sources: &[MachineConfig]) -> Vec<merge::Shadowed> {
+    merged(&worker(), sources).1.shadowed(&mut Decoder::default())
+}
+
 pub(super) const KEY_A: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtjp6lmGJb0Gu3qNXNAEqjKTUWTZPWGCFXLJQmoPJFk a";
 pub(super) const KEY_B: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtjp6lmGJb0Gu3qNXNAEqjKTUWTZPWGCFXLJQmoPJFk b";
 
@@ -224,7 +228,7 @@ fn contents_are_replaced_as_a_whole() {
 #[test]
 fn every_shadowed_item_is_named_with_winner_and_loser() {
     // infra sorts before worker, and 100 before 99.
-    let found = rendered(&[
+    let sources = [
         source(
             "99-worker",
             config(&json!({
@@ -246,9 +250,9 @@ fn every_shadowed_item_is_named_with_winner_and_loser() {
             })),
         ),
         source("100-x", files(&json!([{"path": "/etc/a", "contents": {"source": "data:,3"}}]))),
-    ]);
+    ];
     let shadowed: Vec<String> =
-        found.shadowed.iter().map(|s| format!("{}: {} over {}", s.item, s.winner, s.loser)).collect();
+        shadowed(&sources).iter().map(|s| format!("{}: {} over {}", s.item, s.winner, s.loser)).collect();
     assert_eq!(
         shadowed,
         [

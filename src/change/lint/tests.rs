@@ -1,6 +1,7 @@
 use super::*;
-use crate::api::shipped;
+use crate::api::{MachineConfig, shipped};
 use crate::render::load::{Input, load};
+use crate::render::survey;
 use serde_json::{Value, json};
 
 fn cluster(spec: &Value) -> MachineConfiguration {
@@ -31,7 +32,8 @@ fn source(units: &Value) -> MachineConfig {
 }
 
 fn said(rule: &str, configs: &[MachineConfig], policy: MachineConfiguration) -> Vec<String> {
-    let found = lint(&shipped::pools(), configs, &[policy]);
+    let pools = shipped::pools();
+    let found = lint(&mut survey(&pools, configs, &[]), &[policy]);
     found.iter().filter(|f| f.rule == rule).map(|f| format!("{}: {}", f.path, f.message)).collect()
 }
 
