@@ -4,7 +4,7 @@
 //! is about no change. It has no rule itself, so that an offline command cannot say something else than the controller; it
 //! decides only what is said once, and in which order.
 
-use crate::api::{MachineConfig, MachineConfigPool};
+use crate::api::MachineConfigPool;
 use crate::change::{lint, policy};
 use crate::render::finding::{Finding, Severity};
 use crate::render::load::Loaded;
@@ -28,11 +28,10 @@ pub struct Review {
 pub fn review(loaded: &Loaded) -> Review {
     let pools = loaded.known_pools();
     let shipped = loaded.absent_sources();
-    let all: Vec<&MachineConfig> = loaded.configs.iter().chain(&shipped).collect();
-    let survey = render::survey(&pools, &all);
-    let mut found = survey.sources;
-    found.extend(survey.outcomes.into_iter().flat_map(|outcome| outcome.findings));
-    found.extend(lint::lint(&pools, &loaded.configs, &loaded.policies));
+    let mut survey = render::survey(&pools, &loaded.configs, &shipped);
+    let mut found = std::mem::take(&mut survey.findings);
+    found.extend(lint::lint(&mut survey, &loaded.policies));
+    drop(survey);
     gather(loaded, &pools, found)
 }
 

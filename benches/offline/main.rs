@@ -5,7 +5,9 @@
 //! makes it longer. That is also why this is a plain program: a bench library measures functions one after the other, and
 //! knows no ratio between two of them.
 //!
-//! Peak memory is that of a process of its own, which runs this program again with `peak`.
+//! Peak memory is that of a process of its own, which runs this program again with `peak`. So is the time of each number of
+//! sources (`once`), since it is one of memory, too: that of a small input, asked for again in the same process, is there
+//! already, while that of a large one goes back to the kernel and comes anew, which takes a third of the time of a render.
 
 #![allow(clippy::print_stdout, reason = "a table on standard output is what this program is for")]
 
@@ -50,6 +52,12 @@ fn main() -> anyhow::Result<ExitCode> {
         && first == "peak"
     {
         println!("{}", peak(what, Path::new(file))?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let [first, file] = &args[..]
+        && first == "once"
+    {
+        println!("{}", once(Path::new(file))?.as_nanos());
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new();
@@ -193,17 +201,35 @@ fn peak(what: &str, file: &Path) -> anyhow::Result<u32> {
     Ok(line.trim().trim_end_matches("kB").trim().parse()?)
 }
 
+/// The time of a render in a process that has done nothing else, as a person waits for it.
+fn once(file: &Path) -> anyhow::Result<Duration> {
+    let text = fs::read_to_string(file)?;
+    let begin = Instant::now();
+    render(&text)?;
+    Ok(begin.elapsed())
+}
+
 /// Every source costs the same, however many there are.
 fn linear(table: &mut Table) -> anyhow::Result<()> {
-    let texts = [10, 100, 500, 2000].map(|count| (count, sources::worker(count as usize, usize::MAX)));
-    let [ten, hundred, five, all] = &texts;
-    let times = least([&|| render(&ten.1), &|| render(&hundred.1), &|| render(&five.1), &|| render(&all.1)])?;
-    let each = |index: usize| times[index] / texts[index].0;
-    for (index, (count, _)) in texts.iter().enumerate() {
-        let ratio = each(index).as_secs_f64() / each(1).as_secs_f64();
-        let figure = format!("{:.1} µs", each(index).as_secs_f64() * 1e6);
+    let counts: [u32; 4] = [10, 100, 500, 2000];
+    let file = |count: u32| scratch(&format!("offline-{count}.json"));
+    for count in counts {
+        fs::write(file(count), sources::worker(count as usize, usize::MAX))?;
+    }
+    let mut each = [Duration::MAX; 4];
+    for _ in 0..ROUNDS {
+        for (count, least) in counts.into_iter().zip(&mut each) {
+            let output = Command::new(std::env::current_exe()?).arg("once").arg(file(count)).output()?;
+            let nanos = String::from_utf8(output.stdout)?.trim().parse().context("no time was printed")?;
+            *least = (Duration::from_nanos(nanos) / count).min(*least);
+        }
+    }
+    for (count, time) in counts.into_iter().zip(each) {
+        fs::remove_file(file(count))?;
+        let ratio = time.as_secs_f64() / each[1].as_secs_f64();
+        let figure = format!("{:.1} µs", time.as_secs_f64() * 1e6);
         let what = format!("render of {count} sources: for each, and against 100");
-        if *count > 100 {
+        if count > 100 {
             table.ratio(&what, &figure, ratio, LINEAR);
         } else {
             table.row(&what, &figure, Some(ratio), "", false);

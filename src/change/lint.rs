@@ -4,7 +4,8 @@
 
 use super::policy::EffectivePolicy;
 use crate::api::machine_configuration::PolicyAction;
-use crate::api::{CLUSTER, MachineConfig, MachineConfigPool, MachineConfiguration};
+use crate::api::{CLUSTER, MachineConfiguration};
+use crate::render::Survey;
 use crate::render::finding::Finding;
 use crate::render::items::UnitItem;
 use crate::render::lint::{PoolView, View, placeholder};
@@ -14,17 +15,16 @@ use crate::render::systemd::install::{is_template, template_of};
 use crate::render::systemd::text::UnitText;
 use crate::render::validate::quoted;
 
-/// All lints of pools, sources and policies, in any order of the objects; rendered configs are left out. `pools` are all that a
-/// cluster would have, the shipped ones included.
+/// All lints of pools, sources and policies, in any order of the objects. The pools are all that a cluster would have, the
+/// shipped ones included.
 ///
-/// Beside what [`crate::render::render`], [`crate::render::select::unselected`] and [`super::policy::findings`] say, and
+/// Beside what the survey has found, and [`crate::render::select::unselected`] and [`super::policy::findings`] say, and
 /// nothing of that again.
-pub fn lint(pools: &[MachineConfigPool], configs: &[MachineConfig], policies: &[MachineConfiguration]) -> Vec<Finding> {
-    let view = View::new(pools, configs);
-    let mut found = view.findings();
+pub fn lint(survey: &mut Survey, policies: &[MachineConfiguration]) -> Vec<Finding> {
+    let mut found = survey.lints();
     // Others are not read, and refused by their name.
     for cluster in policies.iter().filter(|p| p.name() == CLUSTER) {
-        policy(cluster, &view, &mut found);
+        policy(cluster, &survey.view, &mut found);
     }
     found
 }

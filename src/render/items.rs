@@ -130,6 +130,11 @@ impl Content {
         &self.sha256
     }
 
+    /// What it is equal by: digest and size of the decoded bytes.
+    pub(super) fn digest(&self) -> ([u8; 32], u64) {
+        (self.sha256, self.size)
+    }
+
     /// As `contents` of an Ignition file. An empty file is written out, since `overwrite` needs a source.
     fn to_plain(&self) -> plain::Contents {
         let source = if self.size == 0 { "data:,".into() } else { plain::Text(Arc::clone(&self.source)) };
@@ -140,7 +145,7 @@ impl Content {
 
 impl PartialEq for Content {
     fn eq(&self, other: &Self) -> bool {
-        self.sha256 == other.sha256 && self.size == other.size
+        self.digest() == other.digest()
     }
 }
 

@@ -2,13 +2,12 @@
 //!
 //! Of JSON it reads only what `shape::walk` has found to have the right types; anything else is as if it were absent.
 
-use crate::api::IgnitionConfig;
 use crate::api::ignition_config::{self as plain, Plain, Text};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// What one source says.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Layer<'a> {
     pub(super) files: Vec<FileLayer<'a>>,
     pub(super) units: Vec<UnitLayer<'a>>,
@@ -37,7 +36,7 @@ pub(super) struct Contents<'a> {
 }
 
 /// `user` or `group` of a file.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct OwnerLayer<'a> {
     pub(super) id: Option<i128>,
     pub(super) name: Option<&'a str>,
@@ -74,14 +73,6 @@ fn text(text: Option<&Text>) -> Option<&str> {
 }
 
 impl<'a> Layer<'a> {
-    pub(super) fn new(config: &'a IgnitionConfig) -> Self {
-        match (config.plain(), config.other()) {
-            (Some(plain), _) => Self::of_plain(plain),
-            (None, Some(value)) => Self::of_value(value),
-            (None, None) => Self::default(),
-        }
-    }
-
     pub(super) fn of_plain(config: &'a Plain) -> Self {
         let files = config.storage.as_ref().and_then(|s| s.files.as_deref()).unwrap_or_default();
         let units = config.systemd.as_ref().and_then(|s| s.units.as_deref()).unwrap_or_default();

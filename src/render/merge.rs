@@ -11,6 +11,7 @@ use super::validate::{self, Decoder, Report};
 use crate::api::{IgnitionConfig, SSH_USER};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Arguments;
 
 /// An item of one source that a later source replaced.
@@ -96,14 +97,28 @@ impl<T: Copy> Field<T> {
 pub(super) struct MergedFile<'a> {
     pub(super) contents: Field<Contents<'a>>,
     pub(super) mode: Field<u32>,
+    /// Apart, since hardly any file has some: there may be many thousands.
+    pub(super) owners: Option<Box<Owners<'a>>>,
+    /// The last source that names it.
+    pub(super) last: Place,
+    /// All other sources that name it, by number, in order.
+    before: Vec<usize>,
+}
+
+/// What sources say of a file's user and group.
+#[derive(Debug, Default)]
+pub(super) struct Owners<'a> {
     pub(super) user_id: Field<u32>,
     pub(super) user_name: Field<&'a str>,
     pub(super) group_id: Field<u32>,
     pub(super) group_name: Field<&'a str>,
-    /// The last source that names it.
-    pub(super) last: Place,
+}
+
+impl MergedFile<'_> {
     /// All sources that name it, by number, in order.
-    pub(super) named: Vec<usize>,
+    pub(super) fn named(&self) -> Vec<usize> {
+        self.before.iter().copied().chain([self.last.source]).collect()
+    }
 }
 
 /// A unit, merged.
@@ -148,26 +163,33 @@ impl<'a> Merged<'a> {
         self.sources.push(source);
         for (index, file) in layer.files.iter().enumerate() {
             let place = Place { source: number, index };
-            let merged = self.files.entry(file.path).or_insert_with(|| MergedFile {
+            let new = || MergedFile {
                 contents: Field::default(),
                 mode: Field::default(),
-                user_id: Field::default(),
-                user_name: Field::default(),
-                group_id: Field::default(),
-                group_name: Field::default(),
+                owners: None,
                 last: place,
-                named: Vec::new(),
-            });
-            merged.last = place;
-            merged.named.push(number);
+                before: Vec::new(),
+            };
+            let merged = match self.files.entry(file.path) {
+                Entry::Vacant(entry) => entry.insert(new()),
+                Entry::Occupied(entry) => {
+                    let merged = entry.into_mut();
+                    merged.before.push(merged.last.source);
+                    merged.last = place;
+                    merged
+                }
+            };
             merged.contents.set(laid_over(merged.contents.now.map(|(c, _)| c), file.contents), place);
             // Out of range only beside a finding that stops the rendering.
             merged.mode.set(file.mode.map(|m| u32::try_from(m).unwrap_or_default()), place);
             let id = |owner: OwnerLayer| owner.id.map(|id| u32::try_from(id).unwrap_or_default());
-            merged.user_id.set(id(file.user), place);
-            merged.user_name.set(file.user.name, place);
-            merged.group_id.set(id(file.group), place);
-            merged.group_name.set(file.group.name, place);
+            if file.user != OwnerLayer::default() || file.group != OwnerLayer::default() {
+                let owners = merged.owners.get_or_insert_default();
+                owners.user_id.set(id(file.user), place);
+                owners.user_name.set(file.user.name, place);
+                owners.group_id.set(id(file.group), place);
+                owners.group_name.set(file.group.name, place);
+            }
         }
         for (index, unit) in layer.units.iter().enumerate() {
             let place = Place { source: number, index };
@@ -196,7 +218,7 @@ impl<'a> Merged<'a> {
     }
 
     /// What a node would have. Contents that cannot be decoded are left out: `validate::whole` has said so.
-    pub(super) fn items(&self, decoder: &mut Decoder) -> Items {
+    pub(super) fn items(&self, decoder: &mut Decoder<'a>) -> Items {
         let mut items = Items::default();
         for (path, file) in &self.files {
             let contents = file.contents.now.map(|(c, _)| c).unwrap_or_default();
@@ -205,11 +227,15 @@ impl<'a> Merged<'a> {
                 (_, Some((name, _))) if !name.is_empty() => Owner::Name(name.to_owned()),
                 (id, _) => Owner::Id(id.map_or(0, |(id, _)| id)),
             };
+            let root = (Owner::Id(0), Owner::Id(0));
+            let (user, group) = file.owners.as_ref().map_or(root, |owners| {
+                (owner(&owners.user_id, &owners.user_name), owner(&owners.group_id, &owners.group_name))
+            });
             let item = FileItem {
                 content: read.content.clone(),
                 mode: file.mode.now.map_or(DEFAULT_MODE, |(mode, _)| mode),
-                user: owner(&file.user_id, &file.user_name),
-                group: owner(&file.group_id, &file.group_name),
+                user,
+                group,
             };
             items.files.insert((*path).to_owned(), item);
         }
@@ -236,18 +262,19 @@ impl<'a> Merged<'a> {
     }
 
     /// Items of one source that a later one replaced with something else, in the order of items, then of sources.
-    pub(super) fn shadowed(&self, decoder: &mut Decoder) -> Vec<Shadowed> {
+    pub(super) fn shadowed(&self, decoder: &mut Decoder<'a>) -> Vec<Shadowed> {
         let mut found = Vec::new();
         for (path, file) in &self.files {
-            let mut digest = |c: &Contents| decoder.decode(*c).as_ref().ok().map(|d| d.content.clone());
+            let mut digest = |c: &Contents<'a>| decoder.decode(*c).as_ref().ok().map(|d| d.content.digest());
             let mut hidden = Hidden { merged: self, list: "storage.files", found: &mut found };
-            let same = |a: &Contents, b: &Contents| digest(a) == digest(b);
+            let same = |a: &Contents<'a>, b: &Contents<'a>| digest(a) == digest(b);
             hidden.of(format_args!("file {path}"), "contents", &file.contents, same);
             hidden.of(format_args!("mode of file {path}"), "mode", &file.mode, |a, b| a == b);
-            hidden.of(format_args!("user of file {path}"), "user.id", &file.user_id, |a, b| a == b);
-            hidden.of(format_args!("user of file {path}"), "user.name", &file.user_name, |a, b| a == b);
-            hidden.of(format_args!("group of file {path}"), "group.id", &file.group_id, |a, b| a == b);
-            hidden.of(format_args!("group of file {path}"), "group.name", &file.group_name, |a, b| a == b);
+            let Some(owners) = &file.owners else { continue };
+            hidden.of(format_args!("user of file {path}"), "user.id", &owners.user_id, |a, b| a == b);
+            hidden.of(format_args!("user of file {path}"), "user.name", &owners.user_name, |a, b| a == b);
+            hidden.of(format_args!("group of file {path}"), "group.id", &owners.group_id, |a, b| a == b);
+            hidden.of(format_args!("group of file {path}"), "group.name", &owners.group_name, |a, b| a == b);
         }
         for (name, unit) in &self.units {
             let mut hidden = Hidden { merged: self, list: "systemd.units", found: &mut found };

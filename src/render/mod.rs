@@ -52,6 +52,7 @@ use items::Items;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use layer::Layer;
 use merge::{Merged, Source};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use validate::Decoder;
 
@@ -70,8 +71,6 @@ pub struct Rendered {
     pub sources: Vec<String>,
     /// What a node would have.
     pub items: Items,
-    /// Items that a later source replaced: shown by preview and lint.
-    pub shadowed: Vec<merge::Shadowed>,
 }
 
 /// The result for one pool.
@@ -87,38 +86,63 @@ pub struct Outcome {
 
 /// Renders `pool` from all `MachineConfig`s of a cluster or a folder, in any order, rendered ones included (they are left out).
 pub fn render(pool: &MachineConfigPool, all: &[MachineConfig]) -> Outcome {
-    let (outcome, merged) = merged(pool, all);
-    outcome.measured(pool, &merged).finished()
+    let (laid, merged) = merged(pool, all);
+    laid.written(pool).measured(pool, &merged).finished()
 }
 
 /// As [`render`], without looking at the size of the result: for measurements, and for pools beyond what an API server stores.
 pub fn compose(pool: &MachineConfigPool, all: &[MachineConfig]) -> Outcome {
-    merged(pool, all).0.finished()
+    let (laid, merged) = merged(pool, all);
+    // There may be many thousands of values: their room is for the config.
+    drop(merged);
+    laid.written(pool).finished()
 }
 
-/// What is found in all pools of an input and in all its sources.
+/// All pools and sources of an input, each source checked and decoded once, whatever is asked of it later.
 #[derive(Debug)]
-pub struct Survey {
-    /// Of every source on its own, whether a pool selects it or not.
-    pub sources: Vec<Finding>,
-    /// Of every pool, in the order in which they were given. Findings of a source are in the outcome of each pool that selects it.
-    pub outcomes: Vec<Outcome>,
+pub struct Survey<'a> {
+    /// Of every source on its own, whether a pool selects it or not, and what [`render`] says of every pool. Findings of a
+    /// source are there again for each pool that selects it.
+    pub findings: Vec<Finding>,
+    /// For lints.
+    pub view: lint::View<'a>,
+    decoder: Decoder<'a>,
 }
 
-/// Renders all of `pools` from `all`, as [`render`] does. Each source is checked and decoded once, however many pools select
-/// it, and also when none does; rendered ones are left out.
-pub fn survey(pools: &[MachineConfigPool], all: &[&MachineConfig]) -> Survey {
+/// Looks at all of `pools`, with all sources of a person, `given`, and those of mcx itself, `shipped`; rendered ones are left out.
+pub fn survey<'a>(
+    pools: &'a [MachineConfigPool],
+    given: &'a [MachineConfig],
+    shipped: &'a [MachineConfig],
+) -> Survey<'a> {
     let mut decoder = Decoder::default();
-    let checked: Vec<Checked> =
-        all.iter().filter(|c| !c.is_rendered()).map(|config| Checked::new(config, &mut decoder)).collect();
-    let outcomes = pools.iter().map(|pool| {
-        let (outcome, merged) = laid(pool, select::selected(pool, &checked, |source| source.config), &mut decoder);
-        outcome.measured(pool, &merged).finished()
+    let mut check = |configs: &'a [MachineConfig]| -> Vec<Checked<'a>> {
+        configs.iter().filter(|c| !c.is_rendered()).map(|config| Checked::new(config, &mut decoder)).collect()
+    };
+    let (mut sources, shipped) = (check(given), check(shipped));
+    let given = sources.len();
+    sources.extend(shipped);
+    let mut findings: Vec<Finding> = sources.iter().flat_map(|s| s.findings.iter().cloned()).collect();
+    let pools = pools.iter().map(|pool| {
+        let selected = select::selected(pool, &sources, |source| source.config);
+        let (laid, merged) = lay(pool, selected, &mut decoder, |source, _| Cow::Borrowed(source));
+        findings.extend(laid.written(pool).measured(pool, &merged).finished().findings);
+        lint::PoolView::new(pool, merged)
     });
-    Survey { outcomes: outcomes.collect(), sources: checked.into_iter().flat_map(|c| c.findings).collect() }
+    let pools = pools.collect();
+    sources.truncate(given);
+    Survey { view: lint::View::new(pools, sources), findings, decoder }
+}
+
+impl Survey<'_> {
+    /// What is allowed in pools and sources and probably not meant, in a fixed order, nothing twice.
+    pub fn lints(&mut self) -> Vec<Finding> {
+        self.view.findings(&mut self.decoder)
+    }
 }
 
 /// A source that was checked on its own.
+#[derive(Debug, Clone)]
 struct Checked<'a> {
     config: &'a MachineConfig,
     /// As findings name it.
@@ -128,7 +152,7 @@ struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    fn new(config: &'a MachineConfig, decoder: &mut Decoder) -> Self {
+    fn new(config: &'a MachineConfig, decoder: &mut Decoder<'a>) -> Self {
         let object = format!("MachineConfig/{}", config.name());
         let mut findings = Vec::new();
         let layer = validate::source(config, &object, decoder, &mut findings);
@@ -164,40 +188,64 @@ impl Outcome {
 /// Warnings of the merged whole that say what no source says: beside a source that is refused nobody can know.
 static OF_ABSENCE: [&str; 2] = [rule::FILE_EMPTY.id, rule::UNIT_INSTALL.id];
 
-/// The merged result, and the values it was made from.
-fn merged<'a>(pool: &MachineConfigPool, all: &'a [MachineConfig]) -> (Outcome, Merged<'a>) {
-    let mut decoder = Decoder::default();
-    match select::sources(pool, all) {
-        Ok(sources) => {
-            let checked: Vec<Checked> = sources.into_iter().map(|c| Checked::new(c, &mut decoder)).collect();
-            laid(pool, Ok(checked.iter().collect()), &mut decoder)
-        }
-        Err(error) => laid(pool, Err(error), &mut decoder),
+/// What a pool's sources come to.
+#[derive(Default)]
+struct Laid {
+    /// What a node would have, and the names of the sources in order of merge; none beside a source that is refused.
+    result: Option<(Items, Vec<String>)>,
+    findings: Vec<Finding>,
+    no_sources: bool,
+}
+
+impl Laid {
+    /// With the config that says it.
+    fn written(self, pool: &MachineConfigPool) -> Outcome {
+        let rendered = self.result.map(|(items, sources)| {
+            let name = format!("{}{}-{}", ConfigName::PREFIX, pool.name(), items.hash());
+            Rendered { name: name.into(), config: items.to_config(), sources, items }
+        });
+        Outcome { rendered, findings: self.findings, no_sources: self.no_sources }
     }
 }
 
-/// The sources of a pool laid over each other, in the order in which they are given.
-fn laid<'a>(
+/// The merged result, and the values it was made from, also when they are refused.
+fn merged<'a>(pool: &MachineConfigPool, all: &'a [MachineConfig]) -> (Laid, Merged<'a>) {
+    let mut decoder = Decoder::default();
+    // Each is forgotten when it is laid: there may be many.
+    lay(pool, select::sources(pool, all), &mut decoder, |config, decoder| Cow::Owned(Checked::new(config, decoder)))
+}
+
+/// The sources of a pool laid over each other, in the order in which they are given, each as `check` has it.
+fn lay<'s, 'a, T>(
     pool: &MachineConfigPool,
-    selected: Result<Vec<&Checked<'a>>, select::SelectorError>,
-    decoder: &mut Decoder,
-) -> (Outcome, Merged<'a>) {
-    let mut outcome = Outcome { rendered: None, findings: validate::pool(pool), no_sources: false };
-    let found = &mut outcome.findings;
+    selected: Result<Vec<T>, select::SelectorError>,
+    decoder: &mut Decoder<'a>,
+    check: impl Fn(T, &mut Decoder<'a>) -> Cow<'s, Checked<'a>>,
+) -> (Laid, Merged<'a>)
+where
+    'a: 's,
+{
+    let mut laid = Laid { findings: validate::pool(pool), ..Laid::default() };
+    let found = &mut laid.findings;
     // A selector that cannot be read is among the findings of the pool.
-    let Ok(sources) = selected else { return (outcome, Merged::default()) };
+    let Ok(selected) = selected else { return (laid, Merged::default()) };
     let pool_object = validate::pool_object(pool);
-    if sources.is_empty() {
+    if selected.is_empty() {
         found.push(rule::NO_SOURCES.finding(&pool_object, "spec.machineConfigSelector", "selects no source"));
-        outcome.no_sources = true;
-        return (outcome, Merged::default());
+        laid.no_sources = true;
+        return (laid, Merged::default());
     }
     let mut all_of_them = Merged::default();
-    for source in &sources {
+    let (mut names, mut refused) = (Vec::new(), BTreeSet::new());
+    for source in selected {
+        let source = check(source, decoder);
         found.extend_from_slice(&source.findings);
         all_of_them.lay(Source { object: source.object.clone(), at: "spec.config" }, &source.layer);
+        names.push(source.config.name().to_owned());
+        if source.is_refused() {
+            refused.insert(source.object.clone());
+        }
     }
-    let refused: BTreeSet<&str> = sources.iter().filter(|s| s.is_refused()).map(|s| s.object.as_str()).collect();
     let mut together = Vec::new();
     validate::whole(&all_of_them, true, decoder, &mut together);
     if !refused.is_empty() {
@@ -206,20 +254,11 @@ fn laid<'a>(
         let certain = |f: &Finding| !OF_ABSENCE.contains(&f.rule) && !refused.contains(f.object.as_str());
         together.retain(|f| (f.severity == Severity::Error || certain(f)) && !found.contains(f));
         found.append(&mut together);
-        return (outcome, Merged::default());
+        return (laid, all_of_them);
     }
     found.append(&mut together);
-    let items = all_of_them.items(decoder);
-    let config = items.to_config();
-    let name = format!("{}{}-{}", ConfigName::PREFIX, pool.name(), items.hash());
-    outcome.rendered = Some(Rendered {
-        name: name.into(),
-        config,
-        sources: sources.iter().map(|s| s.config.name().to_owned()).collect(),
-        shadowed: all_of_them.shadowed(decoder),
-        items,
-    });
-    (outcome, all_of_them)
+    laid.result = Some((all_of_them.items(decoder), names));
+    (laid, all_of_them)
 }
 
 impl Rendered {

@@ -1,6 +1,6 @@
 //! What holds of every set of sources.
 
-use super::tests::{KEY_A, KEY_B, config, rendered, source, worker};
+use super::tests::{KEY_A, KEY_B, config, rendered, shadowed, source, worker};
 use super::*;
 use base64::Engine as _;
 use proptest::prelude::*;
@@ -279,7 +279,7 @@ proptest! {
         prop_assert_eq!(rendered(&sources).items, folded);
     }
 
-    /// What is told of an item is what is rendered, and what is hidden is what preview and lint call shadowed.
+    /// What is told of an item is what is rendered, and what is hidden is what lint calls shadowed.
     #[test]
     fn stories_agree_with_the_result(sources in any_sources()) {
         let there = rendered(&sources);
@@ -303,7 +303,7 @@ proptest! {
                 hidden.extend(losers.map(|s| (item.clone(), winners[0].source.clone(), s.source.clone())));
             }
         }
-        let mut shadowed: Vec<_> = there.shadowed.into_iter().map(|s| (s.item, s.winner, s.loser)).collect();
+        let mut shadowed: Vec<_> = shadowed(&sources).into_iter().map(|s| (s.item, s.winner, s.loser)).collect();
         hidden.sort();
         shadowed.sort();
         prop_assert_eq!(hidden, shadowed);

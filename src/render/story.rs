@@ -55,9 +55,9 @@ pub struct Said {
 /// The stories of all items that the sources of `pool` speak of: files, units each with its drop-ins, keys. Empty when the
 /// sources cannot be rendered; what is wrong then is [`super::render`]'s to say.
 pub fn stories(pool: &MachineConfigPool, all: &[MachineConfig]) -> Vec<Story> {
-    let (outcome, merged) = super::merged(pool, all);
-    match outcome.rendered {
-        Some(rendered) => merged.stories(&rendered.items, &mut Decoder::default()),
+    let (laid, merged) = super::merged(pool, all);
+    match laid.result {
+        Some((items, _)) => merged.stories(&items, &mut Decoder::default()),
         None => Vec::new(),
     }
 }
@@ -86,14 +86,14 @@ fn masked(masked: bool) -> String {
 /// What a unit has of which no source speaks.
 const UNTOUCHED: &str = "as the node has it";
 
-impl Merged<'_> {
-    fn stories(&self, items: &Items, decoder: &mut Decoder) -> Vec<Story> {
+impl<'a> Merged<'a> {
+    fn stories(&self, items: &Items, decoder: &mut Decoder<'a>) -> Vec<Story> {
         let mut stories = Vec::new();
         for (path, file) in &self.files {
             let Some(result) = items.files.get(*path) else { continue };
-            let mut known = |c: &Contents| decoder.decode(*c).as_ref().ok().map(|d| d.content.clone());
+            let mut known = |c: &Contents<'a>| decoder.decode(*c).as_ref().ok().map(|d| d.content.clone());
             // The same contents in another encoding are the same.
-            let contents: Vec<(&Contents, Place, Fate)> = file.contents.said(|a, b| known(a) == known(b)).collect();
+            let contents: Vec<(&Contents<'a>, Place, Fate)> = file.contents.said(|a, b| known(a) == known(b)).collect();
             let contents = contents.into_iter().map(|(value, place, fate)| {
                 self.said(known(value).as_ref().map_or_else(|| "unreadable".to_owned(), content), place, fate)
             });
@@ -102,6 +102,11 @@ impl Merged<'_> {
                 Some((text, _)) if !text.is_empty() => self.told(name, |name| (*name).to_owned()),
                 _ => self.told(id, ToString::to_string),
             };
+            let both = file
+                .owners
+                .as_ref()
+                .map(|owners| (owner(&owners.user_id, &owners.user_name), owner(&owners.group_id, &owners.group_name)));
+            let (user, group) = both.unwrap_or_default();
             let printed = |owner: &Owner| match owner {
                 Owner::Id(id) => id.to_string(),
                 Owner::Name(name) => name.clone(),
@@ -113,14 +118,10 @@ impl Merged<'_> {
                     value: format!("{:04o}", result.mode),
                     said: self.told(&file.mode, |mode| format!("{mode:04o}")),
                 },
-                FieldStory { field: "user", value: printed(&result.user), said: owner(&file.user_id, &file.user_name) },
-                FieldStory {
-                    field: "group",
-                    value: printed(&result.group),
-                    said: owner(&file.group_id, &file.group_name),
-                },
+                FieldStory { field: "user", value: printed(&result.user), said: user },
+                FieldStory { field: "group", value: printed(&result.group), said: group },
             ];
-            stories.push(self.story(Item::File((*path).to_owned()), fields, &file.named));
+            stories.push(self.story(Item::File((*path).to_owned()), fields, &file.named()));
         }
         for (name, unit) in &self.units {
             let result = items.units.get(*name);

@@ -43,6 +43,10 @@ pub(super) fn rendered(sources: &[MachineConfig]) -> Rendered {
     outcome.rendered.unwrap_or_else(|| panic!("{:#?}", outcome.findings))
 }
 
+pub(super) fn shadowed(sources: &[MachineConfig]) -> Vec<merge::Shadowed> {
+    merged(&worker(), sources).1.shadowed(&mut Decoder::default())
+}
+
 pub(super) const KEY_A: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtjp6lmGJb0Gu3qNXNAEqjKTUWTZPWGCFXLJQmoPJFk a";
 pub(super) const KEY_B: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtjp6lmGJb0Gu3qNXNAEqjKTUWTZPWGCFXLJQmoPJFk b";
 
@@ -224,7 +228,7 @@ fn contents_are_replaced_as_a_whole() {
 #[test]
 fn every_shadowed_item_is_named_with_winner_and_loser() {
     // infra sorts before worker, and 100 before 99.
-    let found = rendered(&[
+    let sources = [
         source(
             "99-worker",
             config(&json!({
@@ -246,9 +250,9 @@ fn every_shadowed_item_is_named_with_winner_and_loser() {
             })),
         ),
         source("100-x", files(&json!([{"path": "/etc/a", "contents": {"source": "data:,3"}}]))),
-    ]);
+    ];
     let shadowed: Vec<String> =
-        found.shadowed.iter().map(|s| format!("{}: {} over {}", s.item, s.winner, s.loser)).collect();
+        shadowed(&sources).iter().map(|s| format!("{}: {} over {}", s.item, s.winner, s.loser)).collect();
     assert_eq!(
         shadowed,
         [
@@ -260,7 +264,7 @@ fn every_shadowed_item_is_named_with_winner_and_loser() {
             "enabled of unit a.service: 99-worker over 99-infra",
         ]
     );
-    assert_eq!(found.items.files["/etc/a"].content, items::Content::of(b"1"));
+    assert_eq!(rendered(&sources).items.files["/etc/a"].content, items::Content::of(b"1"));
 }
 
 #[test]
@@ -476,15 +480,13 @@ fn a_survey_says_of_each_pool_what_its_rendering_says() {
         of_role(source("40-d", files(&json!([{"path": "/d"}]))), "nobody"),
     ];
     let pools = [worker(), infra, unreadable, shipped::pools().remove(0)];
-    let found = survey(&pools, &all.iter().collect::<Vec<_>>());
-    for (pool, outcome) in pools.iter().zip(&found.outcomes) {
-        let alone = render(pool, &all);
-        assert_eq!(outcome.findings, alone.findings, "{}", pool.name());
-        assert_eq!(outcome.no_sources, alone.no_sources);
-        assert_eq!(outcome.rendered.as_ref().map(|r| &r.name), alone.rendered.as_ref().map(|r| &r.name));
-    }
-    assert!(found.outcomes[0].rendered.is_some() && found.outcomes[1].rendered.is_none());
-    let of_sources: Vec<(&str, &str)> = found.sources.iter().map(|f| (f.object.as_str(), f.rule)).collect();
+    let found = survey(&pools, &all, &[]).findings;
+    let alone: Vec<Outcome> = pools.iter().map(|pool| render(pool, &all)).collect();
+    assert!(alone[0].rendered.is_some() && alone[1].rendered.is_none());
+    let of_pools: Vec<Finding> = alone.into_iter().flat_map(|outcome| outcome.findings).collect();
+    let (of_sources, rest) = found.split_at(found.len() - of_pools.len());
+    assert_eq!(rest, of_pools);
+    let of_sources: Vec<(&str, &str)> = of_sources.iter().map(|f| (f.object.as_str(), f.rule)).collect();
     assert_eq!(
         of_sources,
         [

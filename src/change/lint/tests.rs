@@ -1,6 +1,7 @@
 use super::*;
-use crate::api::shipped;
+use crate::api::{MachineConfig, MachineConfigPool, shipped};
 use crate::render::load::{Input, load};
+use crate::render::survey;
 use serde_json::{Value, json};
 
 fn cluster(spec: &Value) -> MachineConfiguration {
@@ -30,8 +31,12 @@ fn source(units: &Value) -> MachineConfig {
     .unwrap()
 }
 
+fn lints(pools: &[MachineConfigPool], configs: &[MachineConfig], policies: &[MachineConfiguration]) -> Vec<Finding> {
+    lint(&mut survey(pools, configs, &[]), policies)
+}
+
 fn said(rule: &str, configs: &[MachineConfig], policy: MachineConfiguration) -> Vec<String> {
-    let found = lint(&shipped::pools(), configs, &[policy]);
+    let found = lints(&shipped::pools(), configs, &[policy]);
     found.iter().filter(|f| f.rule == rule).map(|f| format!("{}: {}", f.path, f.message)).collect()
 }
 
@@ -62,7 +67,7 @@ fn an_entry_that_no_item_takes_is_said() {
         said("placeholder", &configs, policy.clone()),
         ["spec.nodeDisruptionPolicy.files[2].path: still has the placeholder `<file>`"]
     );
-    let found = lint(&shipped::pools(), &configs, std::slice::from_ref(&policy));
+    let found = lints(&shipped::pools(), &configs, std::slice::from_ref(&policy));
     assert!(found.iter().any(|f| f.help.ends_with("such as t@1.service")), "{found:#?}");
     assert_eq!(said("policy-unused", &shipped::sources(), policy), [""; 0], "a policy alone says nothing of sources");
 }
@@ -157,7 +162,7 @@ fn a_reload_of_a_text_without_exec_reload_is_said() {
 fn a_policy_that_is_not_read_is_not_looked_at() {
     let mut policy = policy_of(&json!({"files": [{"path": "/etc/nowhere"}]}));
     policy.metadata.name = Some("other".to_owned());
-    assert_eq!(lint(&shipped::pools(), &[source(&json!([]))], &[policy]), []);
+    assert_eq!(lints(&shipped::pools(), &[source(&json!([]))], &[policy]), []);
 }
 
 #[test]
@@ -174,12 +179,12 @@ fn of_the_examples_only_what_they_contradict_each_other_in_is_said() {
         load(inputs.collect())
     };
     let all = inputs(&texts);
-    let found = lint(&all.known_pools(), &all.configs, &all.policies);
+    let found = lints(&all.known_pools(), &all.configs, &all.policies);
     let rules: Vec<&str> = found.iter().map(|f| f.rule).collect();
     // One of them restarts the chronyd that another disables: they are not meant to be applied together.
     assert_eq!(rules, ["policy-restart-off"], "{found:#?}");
     let without_the_last_two = inputs(&texts[..2]);
     let found =
-        lint(&without_the_last_two.known_pools(), &without_the_last_two.configs, &without_the_last_two.policies);
+        lints(&without_the_last_two.known_pools(), &without_the_last_two.configs, &without_the_last_two.policies);
     assert_eq!(found, []);
 }

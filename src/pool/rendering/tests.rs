@@ -20,7 +20,6 @@ fn fake_render(pool: &MachineConfigPool, all: &[MachineConfig]) -> Outcome {
         config: json!({"ignition": {"version": "3.4.0"}}).into(),
         sources,
         items: Items::default(),
-        shadowed: Vec::new(),
     };
     Outcome {
         no_sources: all.is_empty(),

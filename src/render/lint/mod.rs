@@ -17,23 +17,24 @@ mod sizes;
 mod texts;
 mod units;
 
+use super::Checked;
 use super::finding::Finding;
 use super::items::UnitItem;
-use super::layer::Layer;
-use super::merge::{Merged, Place, Source};
-use super::select;
+use super::merge::{Merged, Place};
 use super::validate::Decoder;
-use crate::api::{IGNITION_VERSION, IgnitionConfig, MachineConfig, MachineConfigPool};
+use crate::api::MachineConfigPool;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All pools and sources, read once. What is invalid is left out: validation has said so.
+/// All pools and sources, as [`super::survey`] reads them. What is invalid is left out: validation has said so.
+#[derive(Debug)]
 pub struct View<'a> {
     pools: Vec<PoolView<'a>>,
-    /// By name.
-    sources: Vec<SourceView<'a>>,
+    /// Those of a person, by name.
+    sources: Vec<Checked<'a>>,
 }
 
 /// A pool with what its sources merge into.
+#[derive(Debug)]
 pub struct PoolView<'a> {
     /// The pool.
     pub pool: &'a MachineConfigPool,
@@ -42,37 +43,18 @@ pub struct PoolView<'a> {
     merged: Merged<'a>,
 }
 
-/// A source with what it says.
-struct SourceView<'a> {
-    config: &'a MachineConfig,
-    /// `MachineConfig/NAME`.
-    object: String,
-    layer: Layer<'a>,
-}
-
 impl<'a> View<'a> {
-    /// Reads `configs`, rendered ones left out, and merges them for each of `pools`.
-    pub fn new(pools: &'a [MachineConfigPool], configs: &'a [MachineConfig]) -> Self {
-        let mut sources: Vec<SourceView> = configs.iter().filter(|c| !c.is_rendered()).map(SourceView::new).collect();
+    pub(super) fn new(pools: Vec<PoolView<'a>>, mut sources: Vec<Checked<'a>>) -> Self {
         sources.sort_by(|a, b| a.config.name().cmp(b.config.name()));
-        let merged = |pool: &'a MachineConfigPool| {
-            let mut merged = Merged::default();
-            // A selector that cannot be read is a finding of validation.
-            let selected = |s: &&SourceView| select::selects(pool, s.config) == Ok(true);
-            for source in sources.iter().filter(selected) {
-                merged.lay(Source { object: source.object.clone(), at: CONFIG }, &source.layer);
-            }
-            PoolView { pool, units: merged.unit_items(), merged }
-        };
-        Self { pools: pools.iter().map(merged).collect(), sources }
+        Self { pools, sources }
     }
 
-    /// All that is to say of pools and sources, in a fixed order, nothing twice.
-    pub fn findings(&self) -> Vec<Finding> {
+    /// All that is to say of pools and sources, in a fixed order, nothing twice. `decoder` has seen their contents.
+    pub(super) fn findings(&self, decoder: &mut Decoder<'a>) -> Vec<Finding> {
         let mut found = Vec::new();
         order::numbers(self, &mut found);
-        order::shadowed(self, &mut Decoder::default(), &mut found);
-        texts::check(self, &mut found);
+        order::shadowed(self, decoder, &mut found);
+        texts::check(self, decoder, &mut found);
         units::check(self, &mut found);
         sizes::check(self, &mut found);
         // Names that validation refuses may hold line breaks.
@@ -80,8 +62,8 @@ impl<'a> View<'a> {
             finding.message = finding.message.replace(char::is_control, " ");
         }
         let mut said = BTreeSet::new();
-        found.retain(|f| said.insert((f.rule, f.object.clone(), f.path.clone(), f.message.clone())));
-        found
+        let is_new: Vec<bool> = found.iter().map(|f| said.insert((f.rule, &f.object, &f.path, &f.message))).collect();
+        found.into_iter().zip(is_new).filter_map(|(finding, is_new)| is_new.then_some(finding)).collect()
     }
 
     /// The pools, in the order in which they were given.
@@ -100,7 +82,11 @@ impl<'a> View<'a> {
     }
 }
 
-impl PoolView<'_> {
+impl<'a> PoolView<'a> {
+    pub(super) fn new(pool: &'a MachineConfigPool, merged: Merged<'a>) -> Self {
+        Self { pool, units: merged.unit_items(), merged }
+    }
+
     /// Paths of the pool's files.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         self.merged.files.keys().copied()
@@ -113,14 +99,6 @@ impl PoolView<'_> {
 
     fn object_of(&self, place: Place) -> &str {
         &self.merged.sources[place.source].object
-    }
-}
-
-impl<'a> SourceView<'a> {
-    fn new(config: &'a MachineConfig) -> Self {
-        let readable = |config: &&IgnitionConfig| config.version() == Some(IGNITION_VERSION);
-        let layer = config.spec.config.as_ref().filter(readable).map(Layer::new).unwrap_or_default();
-        Self { config, object: format!("MachineConfig/{}", config.name()), layer }
     }
 }
 

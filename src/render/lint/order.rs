@@ -4,8 +4,8 @@ use super::{PoolView, View};
 use crate::api::{MachineConfig, label};
 use crate::render::finding::Finding;
 use crate::render::merge::Shadowed;
-use crate::render::rule;
 use crate::render::validate::{Decoder, quoted};
+use crate::render::{rule, select};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names whose numbers say another order than their bytes: `100-` sorts before `99-`, and `5-` behind `10-`.
@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Blamed is the name whose number has another width than most in its pool.
 pub(super) fn numbers(view: &View, found: &mut Vec<Finding>) {
     for pool in view.pools() {
-        let names: Vec<&str> = pool.merged.sources.iter().map(|s| bare(&s.object)).collect();
+        // Those of mcx itself are nobody's slip, and no measure.
+        let selected = view.sources.iter().filter(|s| select::selects(pool.pool, s.config) == Ok(true));
+        let names: Vec<&str> = selected.map(|s| s.config.name()).collect();
         let numbered: Vec<(&str, &str, u64)> = names.iter().filter_map(|n| Some((*n, digits(n), number(n)?))).collect();
         let mut widths: BTreeMap<usize, usize> = BTreeMap::new();
         for (_, digits, _) in &numbered {
@@ -43,7 +45,7 @@ pub(super) fn numbers(view: &View, found: &mut Vec<Finding>) {
 }
 
 /// Items that a later source hides, and sources of a custom pool that lose to those of `worker` by their name.
-pub(super) fn shadowed(view: &View, decoder: &mut Decoder, found: &mut Vec<Finding>) {
+pub(super) fn shadowed<'a>(view: &View<'a>, decoder: &mut Decoder<'a>, found: &mut Vec<Finding>) {
     let mut pools_of: BTreeMap<(String, String, String, String), Vec<&str>> = BTreeMap::new();
     let mut lost = BTreeSet::new();
     for pool in view.pools() {
@@ -100,11 +102,6 @@ fn is_overriding(view: &View, pool: &PoolView, loser: &str, winner: &str) -> boo
 
 fn source_role(config: &MachineConfig) -> Option<&str> {
     config.metadata.labels.as_ref()?.get(label::ROLE).map(String::as_str)
-}
-
-/// `NAME` of `MachineConfig/NAME`.
-fn bare(object: &str) -> &str {
-    object.split_once('/').map_or(object, |(_, name)| name)
 }
 
 /// The digits at the beginning of a name.

@@ -1,10 +1,10 @@
 //! Numbers that are too large: of a source's bytes, and of a pool's unavailable nodes.
 
-use super::{SourceView, View};
+use super::View;
 use crate::api::MachineConfigPool;
 use crate::render::finding::Finding;
 use crate::render::limit::max_unavailable;
-use crate::render::{rule, size, validate};
+use crate::render::{Checked, rule, size, validate};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// Most bytes of all annotations of an object, keys included: a limit of the API server.
@@ -23,7 +23,7 @@ pub(super) fn check(view: &View, found: &mut Vec<Finding>) {
 }
 
 /// `kubectl apply` adds the whole object to its annotations.
-fn too_large(source: &SourceView) -> Option<Finding> {
+fn too_large(source: &Checked) -> Option<Finding> {
     let annotations = source.config.metadata.annotations.iter().flatten().filter(|(key, _)| *key != LAST_APPLIED);
     let others: usize = annotations.map(|(key, value)| key.len() + value.len()).sum();
     let size = size::as_go(source.config) + (LAST_APPLIED.len() + others) as u64;

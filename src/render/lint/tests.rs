@@ -1,5 +1,6 @@
 use super::*;
-use crate::api::{MachineConfigPoolStatus, label, shipped};
+use crate::api::{MachineConfig, MachineConfigPoolStatus, label, shipped};
+use crate::render::survey;
 use crate::render::tests::{config, files, keys, source, units, worker};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,9 +8,13 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+fn lints(pools: &[MachineConfigPool], configs: &[MachineConfig]) -> Vec<Finding> {
+    survey(pools, configs, &[]).lints()
+}
+
 /// `rule object path: message`, of the findings of one rule.
 fn said(rule: &str, pools: &[MachineConfigPool], configs: &[MachineConfig]) -> Vec<String> {
-    let found = View::new(pools, configs).findings();
+    let found = lints(pools, configs);
     let shown = found.iter().filter(|f| f.rule == rule).map(|f| format!("{} {}: {}", f.object, f.path, f.message));
     shown.collect()
 }
@@ -337,8 +342,8 @@ fn a_limit_that_stops_a_whole_pool_is_said() {
 
 #[test]
 fn the_shipped_objects_and_an_empty_input_have_nothing_to_say() {
-    assert_eq!(View::new(&shipped::pools(), &shipped::sources()).findings(), []);
-    assert_eq!(View::new(&[], &[]).findings(), []);
+    assert_eq!(lints(&shipped::pools(), &shipped::sources()), []);
+    assert_eq!(lints(&[], &[]), []);
 }
 
 fn any_config() -> impl Strategy<Value = Value> {
@@ -374,10 +379,10 @@ proptest! {
         configs.sort_by(|a, b| a.name().cmp(b.name()));
         configs.dedup_by(|a, b| a.name() == b.name());
         let pools = [worker(), custom("infra")];
-        let found = View::new(&pools, &configs).findings();
+        let found = lints(&pools, &configs);
         prop_assert!(found.iter().all(|f| !f.message.contains('\n') && !f.help.contains('\n')));
         configs.reverse();
-        prop_assert_eq!(found, View::new(&pools, &configs).findings());
+        prop_assert_eq!(found, lints(&pools, &configs));
     }
 }
 

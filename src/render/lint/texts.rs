@@ -1,13 +1,14 @@
 //! Texts in files and units: placeholders and line ends.
 
-use super::{SourceView, View, in_config, placeholder};
+use super::{View, in_config, placeholder};
+use crate::render::Checked;
 use crate::render::finding::Finding;
 use crate::render::ignition::{contents, ssh_key};
 use crate::render::layer::Contents;
 use crate::render::rule::{self, Rule};
-use crate::render::validate::quoted;
+use crate::render::validate::{Decoded, Decoder, quoted};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 /// Largest text that is looked into, in bytes, decoded: people write small ones.
@@ -50,19 +51,31 @@ impl Named<'_> {
 
 /// A text and where it stands.
 struct Text<'a> {
-    source: &'a SourceView<'a>,
+    source: &'a Checked<'a>,
     at: Where,
     body: Cow<'a, str>,
 }
 
-pub(super) fn check(view: &View, found: &mut Vec<Finding>) {
+pub(super) fn check<'a>(view: &View<'a>, decoder: &Decoder<'a>, found: &mut Vec<Finding>) {
     for source in &view.sources {
         paths_and_keys(source, found);
     }
+    // Of two texts that differ only in their line ends one is not plain.
+    let mut suspects: HashSet<&str> = HashSet::new();
+    for file in view.sources.iter().flat_map(|source| &source.layer.files) {
+        let is_plain = |read: &Result<Decoded, _>| read.as_ref().map_or(true, |read| read.plain);
+        if !decoder.known(file.contents).is_some_and(is_plain) {
+            suspects.insert(file.path);
+        }
+    }
+    let is_suspect = |item: &Named| match item {
+        Named::File(path) => suspects.contains(path),
+        Named::Dropin(_) | Named::Unit(_) => true,
+    };
     // By item: what two sources say of one can be compared.
     let mut items: BTreeMap<Named, Vec<(usize, Where)>> = BTreeMap::new();
     for (number, source) in view.sources.iter().enumerate() {
-        for (item, at) in texts_of(source) {
+        for (item, at) in texts_of(source).filter(|(item, _)| is_suspect(item)) {
             items.entry(item).or_default().push((number, at));
         }
     }
@@ -83,7 +96,7 @@ enum Where {
     Dropin(usize, usize),
 }
 
-fn texts_of<'s>(source: &'s SourceView) -> impl Iterator<Item = (Named<'s>, Where)> + 's {
+fn texts_of<'s>(source: &'s Checked) -> impl Iterator<Item = (Named<'s>, Where)> + 's {
     let files = source.layer.files.iter().enumerate();
     let files = files.map(|(i, file)| (Named::File(file.path), Where::File(i)));
     let units = source.layer.units.iter().enumerate().flat_map(|(i, unit)| {
@@ -97,7 +110,7 @@ fn texts_of<'s>(source: &'s SourceView) -> impl Iterator<Item = (Named<'s>, Wher
 
 impl Where {
     /// The text; none when there is none, it is no text, or it is too large to be written by hand.
-    fn read<'a>(self, source: &'a SourceView) -> Option<Text<'a>> {
+    fn read<'a>(self, source: &'a Checked) -> Option<Text<'a>> {
         let body = match self {
             Self::File(i) => decoded(source.layer.files.get(i)?.contents)?.into(),
             Self::Unit(i) => source.layer.units.get(i)?.contents?.into(),
@@ -167,7 +180,7 @@ fn line_ends(item: &Named, texts: &[Text], found: &mut Vec<Finding>) {
     }
 }
 
-fn paths_and_keys(source: &SourceView, found: &mut Vec<Finding>) {
+fn paths_and_keys(source: &Checked, found: &mut Vec<Finding>) {
     let mut say = |path: String, placeholder: &str| {
         let message = format!("still has the placeholder {}", quoted(placeholder));
         found.push(rule::PLACEHOLDER.finding(&source.object, in_config(path), message));

@@ -8,13 +8,50 @@ use crate::render::layer::Contents;
 use crate::render::rule;
 use sha2::{Digest as _, Sha512};
 use std::collections::HashMap;
-use std::fmt::Arguments;
+use std::fmt::{self, Arguments};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::marker::PhantomData;
 
-/// Decodes contents, each once: a source's are looked at when it is checked and again in the merged whole.
+/// Decodes contents, each once: a source's are looked at when it is checked, in the merged whole, and by lints.
 #[derive(Default)]
-pub(in crate::render) struct Decoder {
-    /// By place and length of the encoded text, which outlives this: cheaper than by the text itself.
-    seen: HashMap<(Option<usize>, usize, bool), Result<Decoded, Error>>,
+pub(in crate::render) struct Decoder<'a> {
+    /// By place and length of the encoded text, and how it is packed: cheaper than by the text itself.
+    seen: HashMap<(usize, usize, Packing), Result<Decoded, Error>, BuildHasherDefault<PlaceHasher>>,
+    /// The texts outlive this, so that no other text is at the place of one of them.
+    texts: PhantomData<&'a str>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Packing {
+    None,
+    Gzip,
+    /// One that is refused.
+    Unknown,
+}
+
+/// For places, which nobody chooses: one multiplication spreads them well enough.
+#[derive(Default)]
+struct PlaceHasher(u64);
+
+impl Hasher for PlaceHasher {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64((*byte).into());
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // 2⁶⁴ by the golden ratio.
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
 }
 
 /// What is known of decoded contents.
@@ -23,25 +60,58 @@ pub(in crate::render) struct Decoded {
     pub(in crate::render) content: Content,
     /// They hold a secret.
     pub(in crate::render) secret: Option<Secret>,
+    /// They end in one line end and hold no carriage return and no `<`, as nearly all texts: lints of texts look for no more.
+    pub(in crate::render) plain: bool,
 }
 
-impl Decoder {
-    pub(in crate::render) fn decode(&mut self, contents: Contents) -> &Result<Decoded, Error> {
-        let text = contents.source.unwrap_or_default();
-        let gzip = contents.compression == Some("gzip");
-        let place = contents.source.map(|text| text.as_ptr().addr());
-        self.seen.entry((place, text.len(), gzip)).or_insert_with(|| {
-            let compression = contents.compression.filter(|c| !c.is_empty());
-            // Without a source there is nothing to unpack, whatever `compression` says.
-            let compression = compression.filter(|_| contents.source.is_some());
-            let (content, bytes) = Content::read(contents.source, contents.shared, compression)?;
-            Ok(Decoded { content, secret: secret::find(&bytes) })
-        })
+impl fmt::Debug for Decoder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Decoder({} contents)", self.seen.len())
     }
 }
 
+impl<'a> Decoder<'a> {
+    pub(in crate::render) fn decode(&mut self, contents: Contents<'a>) -> &Result<Decoded, Error> {
+        self.seen.entry(key(contents)).or_insert_with(|| {
+            let (content, bytes) = Content::read(contents.source, contents.shared, compression(contents))?;
+            Ok(Decoded { content, secret: secret::find(&bytes), plain: is_plain(&bytes) })
+        })
+    }
+
+    /// What is known of contents that were decoded already.
+    pub(in crate::render) fn known(&self, contents: Contents<'a>) -> Option<&Result<Decoded, Error>> {
+        self.seen.get(&key(contents))
+    }
+}
+
+/// Without a source there is nothing to unpack, whatever `compression` says.
+fn compression(contents: Contents<'_>) -> Option<&str> {
+    contents.compression.filter(|c| !c.is_empty() && contents.source.is_some())
+}
+
+fn key(contents: Contents) -> (usize, usize, Packing) {
+    let packing = match compression(contents) {
+        None => Packing::None,
+        Some("gzip") => Packing::Gzip,
+        Some(_) => Packing::Unknown,
+    };
+    // No text is at place 0.
+    let (place, length) = contents.source.map_or((0, 0), |text| (text.as_ptr().addr(), text.len()));
+    (place, length, packing)
+}
+
+fn is_plain(bytes: &[u8]) -> bool {
+    let ends_once = bytes.strip_suffix(b"\n").is_some_and(|rest| !rest.ends_with(b"\n"));
+    ends_once && !bytes.contains(&b'\r') && !bytes.contains(&b'<')
+}
+
 /// Checks the contents of one file, which stand at `field`. Their decoded size; 0 when they cannot be decoded.
-pub(super) fn check(contents: Contents, field: Arguments, decoder: &mut Decoder, report: &mut Report) -> u64 {
+pub(super) fn check<'a>(
+    contents: Contents<'a>,
+    field: Arguments,
+    decoder: &mut Decoder<'a>,
+    report: &mut Report,
+) -> u64 {
     let source_field = format_args!("{field}.source");
     if contents.compression.is_some_and(|c| !c.is_empty() && c != "gzip") {
         report.help(

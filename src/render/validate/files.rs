@@ -20,7 +20,7 @@ const PATH_MAX: usize = 4095;
 /// Longest name in a path, in bytes: 255 less the ending that the writer of files gives a new file beside the old one.
 const NAME_MAX: usize = 230;
 
-pub(super) fn check(files: &[FileLayer], decoder: &mut Decoder, report: &mut Report) {
+pub(super) fn check<'a>(files: &[FileLayer<'a>], decoder: &mut Decoder<'a>, report: &mut Report) {
     let mut total: u64 = 0;
     for (i, file) in files.iter().enumerate() {
         path(file.path, format_args!("storage.files[{i}].path"), report);

@@ -10,7 +10,7 @@ mod secret;
 mod units;
 mod whole;
 
-pub(super) use contents::Decoder;
+pub(super) use contents::{Decoded, Decoder};
 pub use units::unit_name_problem;
 pub(super) use whole::whole;
 
@@ -79,7 +79,7 @@ pub(crate) fn quoted(text: &str) -> String {
 pub(super) fn source<'a>(
     config: &'a MachineConfig,
     object: &str,
-    decoder: &mut Decoder,
+    decoder: &mut Decoder<'a>,
     found: &mut Vec<Finding>,
 ) -> Layer<'a> {
     if !config.name().starts_with(|c: char| c.is_ascii_digit()) {
@@ -95,19 +95,19 @@ pub(super) fn source<'a>(
 }
 
 /// Checks a config on its own. Nothing comes back of one of another version: it cannot be read.
-pub(super) fn config<'a>(config: &'a IgnitionConfig, decoder: &mut Decoder, report: &mut Report) -> Layer<'a> {
+pub(super) fn config<'a>(config: &'a IgnitionConfig, decoder: &mut Decoder<'a>, report: &mut Report) -> Layer<'a> {
     match (config.plain(), config.other()) {
         (Some(plain), _) if plain.version() == Some(IGNITION_VERSION) => self::plain(plain, decoder, report),
         (_, Some(value)) => self::other(value, decoder, report),
         _ => {
-            self::other(&config.to_value(), decoder, report);
+            self::other(&config.to_value(), &mut Decoder::default(), report);
             Layer::default()
         }
     }
 }
 
 /// Checks a config of the right version that has only known keys and right types.
-fn plain<'a>(plain: &'a Plain, decoder: &mut Decoder, report: &mut Report) -> Layer<'a> {
+fn plain<'a>(plain: &'a Plain, decoder: &mut Decoder<'a>, report: &mut Report) -> Layer<'a> {
     let before = report.found.len();
     let layer = Layer::of_plain(plain);
     self::layer(&layer, decoder, report);
@@ -119,7 +119,7 @@ fn plain<'a>(plain: &'a Plain, decoder: &mut Decoder, report: &mut Report) -> La
 }
 
 /// Checks a config of any shape.
-fn other<'a>(value: &'a Value, decoder: &mut Decoder, report: &mut Report) -> Layer<'a> {
+fn other<'a>(value: &'a Value, decoder: &mut Decoder<'a>, report: &mut Report) -> Layer<'a> {
     // absent, null and {} are alike, and so is an object of nothing.
     if matches!(value, Value::Null) || value.as_object().is_some_and(serde_json::Map::is_empty) {
         return Layer::default();
@@ -138,7 +138,7 @@ fn other<'a>(value: &'a Value, decoder: &mut Decoder, report: &mut Report) -> La
 }
 
 /// Checks what a config says.
-fn layer(layer: &Layer, decoder: &mut Decoder, report: &mut Report) {
+fn layer<'a>(layer: &Layer<'a>, decoder: &mut Decoder<'a>, report: &mut Report) {
     files::check(&layer.files, decoder, report);
     units::check(&layer.units, report);
     keys::check(&layer.users, report);

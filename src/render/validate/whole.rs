@@ -26,7 +26,12 @@ struct Written {
 
 /// Checks a merged config. Contents were checked with their source; the final config is looked at once more, since a later
 /// source's `compression` may have come over an earlier one's. What is odd but allowed is only said of the final one.
-pub(in crate::render) fn whole(merged: &Merged, last: bool, decoder: &mut Decoder, found: &mut Vec<Finding>) {
+pub(in crate::render) fn whole<'a>(
+    merged: &Merged<'a>,
+    last: bool,
+    decoder: &mut Decoder<'a>,
+    found: &mut Vec<Finding>,
+) {
     paths(merged, found);
     owners(merged, found);
     for (name, unit) in &merged.units {
@@ -131,9 +136,10 @@ fn written(merged: &Merged) -> BTreeMap<String, Written> {
 }
 
 fn owners(merged: &Merged, found: &mut Vec<Finding>) {
-    for (path, file) in &merged.files {
-        for (what, id, name) in [("user", &file.user_id, &file.user_name), ("group", &file.group_id, &file.group_name)]
-        {
+    let files = merged.files.iter().filter_map(|(path, file)| Some((path, file.owners.as_ref()?)));
+    for (path, owners) in files {
+        let both = [("user", &owners.user_id, &owners.user_name), ("group", &owners.group_id, &owners.group_name)];
+        for (what, id, name) in both {
             let (Some((_, a)), Some((name, b))) = (id.now, name.now) else { continue };
             if name.is_empty() {
                 continue;
@@ -173,7 +179,7 @@ fn unit(name: &str, unit: &MergedUnit, merged: &Merged, last: bool, found: &mut 
     }
 }
 
-fn contents(merged: &Merged, decoder: &mut Decoder, found: &mut Vec<Finding>) {
+fn contents<'a>(merged: &Merged<'a>, decoder: &mut Decoder<'a>, found: &mut Vec<Finding>) {
     let mut total: u64 = 0;
     for (path, file) in &merged.files {
         let place = file.contents.now.map_or(file.last, |(_, place)| place);
