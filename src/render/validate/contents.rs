@@ -9,12 +9,15 @@ use crate::render::rule;
 use sha2::{Digest as _, Sha512};
 use std::collections::HashMap;
 use std::fmt::Arguments;
+use std::io::{BufRead as _, BufReader};
 
 /// Decodes contents, each once: a source's are looked at when it is checked and again in the merged whole.
 #[derive(Default)]
 pub(in crate::render) struct Decoder {
     /// By place and length of the encoded text, which outlives this: cheaper than by the text itself.
     seen: HashMap<(Option<usize>, usize, bool), Result<Decoded, Error>>,
+    /// Secrets are not looked for.
+    is_blind: bool,
 }
 
 /// What is known of decoded contents.
@@ -26,6 +29,11 @@ pub(in crate::render) struct Decoded {
 }
 
 impl Decoder {
+    /// One that looks for no secrets: of a config that is judged by its errors alone.
+    pub(in crate::render) fn blind() -> Self {
+        Self { is_blind: true, ..Self::default() }
+    }
+
     pub(in crate::render) fn decode(&mut self, contents: Contents) -> &Result<Decoded, Error> {
         let text = contents.source.unwrap_or_default();
         let gzip = contents.compression == Some("gzip");
@@ -34,8 +42,12 @@ impl Decoder {
             let compression = contents.compression.filter(|c| !c.is_empty());
             // Without a source there is nothing to unpack, whatever `compression` says.
             let compression = compression.filter(|_| contents.source.is_some());
-            let (content, bytes) = Content::read(contents.source, contents.shared, compression)?;
-            Ok(Decoded { content, secret: secret::find(&bytes) })
+            if self.is_blind {
+                let (content, _) = Content::read(contents.source, contents.shared, compression, Content::PART)?;
+                return Ok(Decoded { content, secret: None });
+            }
+            let (content, head) = Content::read(contents.source, contents.shared, compression, secret::SEARCH)?;
+            Ok(Decoded { content, secret: secret::find(&head) })
         })
     }
 }
@@ -107,8 +119,8 @@ fn verify(content: &Content, hash: &str, field: Arguments, report: &mut Report) 
     let Some((function, expected)) = hash.split_once('-') else { return };
     let found = match function {
         "sha256" if expected.len() == 64 => hex(content.sha256()),
-        "sha512" if expected.len() == 128 => match content.decode() {
-            Ok(bytes) => hex(&Sha512::digest(bytes)),
+        "sha512" if expected.len() == 128 => match sha512(content) {
+            Ok(digest) => digest,
             Err(_) => return,
         },
         _ => return,
@@ -116,5 +128,20 @@ fn verify(content: &Content, hash: &str, field: Arguments, report: &mut Report) 
     if !found.eq_ignore_ascii_case(expected) {
         let message = format!("the contents have another digest: {function}-{found}");
         report.add(&rule::CONTENTS_HASH, format_args!("{field}.verification.hash"), message);
+    }
+}
+
+fn sha512(content: &Content) -> Result<String, Error> {
+    let mut reader = BufReader::new(content.open()?);
+    let mut digest = Sha512::new();
+    loop {
+        let count = match reader.fill_buf().map_err(Error::of)? {
+            [] => return Ok(hex(&digest.finalize())),
+            part => {
+                digest.update(part);
+                part.len()
+            }
+        };
+        reader.consume(count);
     }
 }
