@@ -13,7 +13,7 @@ MCX ?=
 # release, or ci: bigger, and built in half the time
 PROFILE ?= release
 
-.PHONY: help demo demo-down test test-e2e soak soak-node soak-power bench bench-offline lint lint-shell deny image generate generated-current install uninstall clean
+.PHONY: help demo demo-down test test-e2e soak soak-node soak-power bench bench-offline bench-node lint lint-shell deny image generate generated-current install uninstall clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,11 +41,14 @@ soak-node: ## the node's part of it: killed, failed or answered wrongly at every
 soak-power: ## every power cut of an update and its withdrawal, and 1,000 of random updates, on ext4, xfs and btrfs (root)
 	MCX_SOAK=1 tests/faults/power.sh
 
-bench: ## the numbers that mcx promises: offline, and measured on a real cluster
-	@offline=0; cargo bench --locked --bench offline || offline=$$?; tests/rig/bench.sh && exit $$offline
+bench: ## the numbers that mcx promises: offline, on a folder, and measured on a real cluster
+	@failed=0; for part in bench-offline bench-node; do $(MAKE) --no-print-directory $$part || failed=1; done; tests/rig/bench.sh && exit $$failed
 
 bench-offline: ## only those of the offline commands: render, validate, plan, memory
 	cargo bench --locked --bench offline
+
+bench-node: ## only those of a node: apply, sweep, drift, a killed update; memory and wake-ups of a resting daemon (root)
+	@binary=$$(build/static.sh release); MCX_BINARY=$$binary cargo bench --locked --bench node
 
 lint: lint-shell deny ## format, clippy, shell scripts, licences and duplicate crates
 	cargo fmt --check

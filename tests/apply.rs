@@ -259,8 +259,11 @@ fn interrupted(at: usize) -> Option<(Node, usize)> {
     node.write("/etc/chrony.conf", "distribution", 0o600);
     let planned = report(&apply(node.root(), &chrony("one"), &["--dry-run", "-o", "json"]));
     let count = planned["steps"].as_array().unwrap().len();
-    let to =
-        NamedConfig { name: planned["to"].as_str().unwrap().into(), config: rendered_config(&chrony("one")).into() };
+    let to = NamedConfig {
+        name: planned["to"].as_str().unwrap().into(),
+        config: rendered_config(&chrony("one")).into(),
+        ..NamedConfig::default()
+    };
     if at < count {
         let disk = node.disk();
         let mut seen = 0;

@@ -12,6 +12,7 @@
 #![allow(clippy::print_stdout, reason = "a table on standard output is what this program is for")]
 
 mod sources;
+mod table;
 
 use anyhow::{Context as _, bail, ensure};
 use mcx::api::{MachineConfigPool, NAMESPACE};
@@ -26,6 +27,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
+use table::{Table, milliseconds};
 
 /// Of each figure; the least counts.
 const ROUNDS: usize = 7;
@@ -68,41 +70,6 @@ fn main() -> anyhow::Result<ExitCode> {
     plan(&mut table)?;
     process(&mut table)?;
     Ok(if table.missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// The figures, printed as they come.
-struct Table {
-    missed: bool,
-}
-
-impl Table {
-    fn new() -> Self {
-        println!("{:<58} {:>12} {:>8} {:>8}", "", "figure", "ratio", "bound");
-        Self { missed: false }
-    }
-
-    fn row(&mut self, what: &str, figure: &str, ratio: Option<f64>, bound: &str, is_missed: bool) {
-        let ratio = ratio.map(|r| format!("{r:.2}")).unwrap_or_default();
-        let missed = if is_missed { "  MISSED" } else { "" };
-        println!("{what:<58} {figure:>12} {ratio:>8} {bound:>8}{missed}");
-        self.missed |= is_missed;
-    }
-
-    fn plain(&mut self, what: &str, time: Duration) {
-        self.row(what, &milliseconds(time), None, "", false);
-    }
-
-    fn ratio(&mut self, what: &str, figure: &str, ratio: f64, bound: f64) {
-        self.row(what, figure, Some(ratio), &format!("{bound}"), ratio > bound);
-    }
-
-    fn absolute(&mut self, what: &str, time: Duration, bound: Duration) {
-        self.row(what, &milliseconds(time), None, &format!("{} ms", bound.as_millis()), time > bound);
-    }
-}
-
-fn milliseconds(time: Duration) -> String {
-    format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }
 
 /// A function to measure.

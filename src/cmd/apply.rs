@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         };
         let cluster = loaded.policies.iter().find(|policy| policy.name() == CLUSTER);
         let policy = cluster.map_or_else(EffectivePolicy::shipped, EffectivePolicy::from_spec);
-        (NamedConfig { name: rendered.name, config: rendered.config.to_value().into() }, policy)
+        (NamedConfig::of(rendered.name, &rendered.items), policy)
     };
     if !args.dry_run && !nix::unistd::geteuid().is_root() {
         bail!(

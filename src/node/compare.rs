@@ -5,15 +5,17 @@
 
 use super::host::{Accounts, Error, Kind, Root, Seen, is_blocked};
 use super::layout::{Bytes, FileWant, Id, Layout, Managed, RUNTIME_UNIT_DIR, Sort, Want};
+use super::spread::spread;
 use super::units;
 use sha2::{Digest as _, Sha256};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
-/// Files beyond this number are shared between threads.
-const ENOUGH_FOR_THREADS: usize = 64;
-/// More would only wait for the disk, and each costs memory.
+/// Bytes that are looked at at once.
+const PART: usize = 64 << 10;
+/// More threads would only wait for the disk, and each costs memory.
 const THREAD_LIMIT: usize = 4;
 /// Bytes beyond what is expected that are looked at for whether they are only blanks: the file may be endless.
 const BLANK_LIMIT: usize = 64 << 10;
@@ -37,28 +39,13 @@ impl fmt::Display for Deviation {
 pub(super) fn places(root: &Root, layout: &Layout, accounts: &Accounts) -> Result<Vec<Deviation>, Error> {
     let all: Vec<(&String, &Managed)> = layout.places.iter().collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREAD_LIMIT);
-    let each = if all.len() < ENOUGH_FOR_THREADS { all.len() } else { all.len().div_ceil(threads) }.max(1);
-    let mut found: Vec<Deviation> = std::thread::scope(|scope| {
-        let parts: Vec<_> = all
-            .chunks(each)
-            .map(|part| {
-                scope.spawn(move || {
-                    part.iter().try_fold(Vec::new(), |mut found, (path, managed)| {
-                        found.extend(place(root, path, managed, accounts)?);
-                        let what = rival(root, layout, path)?;
-                        found.extend(what.map(|what| Deviation { item: managed.item.clone(), what }));
-                        Ok(found)
-                    })
-                })
-            })
-            .collect();
-        parts.into_iter().try_fold(Vec::new(), |mut found, part| {
-            let part: Result<Vec<Deviation>, Error> =
-                part.join().map_err(|_| Error::Other("the comparison of the disk broke down".into()))?;
-            found.extend(part?);
-            Ok::<_, Error>(found)
-        })
+    let found = spread(&all, threads, |(path, managed)| {
+        let mut found = place(root, path, managed, accounts)?;
+        let what = rival(root, layout, path)?;
+        found.extend(what.map(|what| Deviation { item: managed.item.clone(), what }));
+        Ok::<_, Error>(found)
     })?;
+    let mut found: Vec<Deviation> = found.into_iter().flatten().collect();
     for (unit, _) in layout.units.iter().filter(|(_, unit)| unit.mask == Some(false)) {
         if has_runtime_mask(root, unit)? {
             found.push(Deviation {
@@ -96,17 +83,45 @@ pub(super) fn rival(root: &Root, layout: &Layout, path: &str) -> Result<Option<S
 
 /// Whether what stands at `path` is what is wanted there.
 pub(super) fn is_as_wanted(root: &Root, path: &str, want: &Want) -> Result<bool, Error> {
-    let seen = root.seen(path).map_err(Error::file("look at", path))?;
-    Ok(match want {
-        Want::Mask => seen.kind == Kind::Link(b"/dev/null".to_vec()),
-        Want::NoMask => !is_mask(&seen),
-        Want::File(file) => {
-            let meta = (Some(seen.uid), Some(seen.gid), seen.mode) == (file.uid.number, file.gid.number, file.mode);
-            seen.kind == Kind::File && meta && seen.size == file.bytes.size() && {
-                digest(root, path, seen.size)?.is_some_and(|found| found == file.bytes.sha256())
+    Found::new(root, path, root.seen(path).map_err(Error::file("look at", path))?).is(want)
+}
+
+/// What was seen at a path; its bytes are read once, however often it is compared.
+pub(super) struct Found<'a> {
+    root: &'a Root,
+    path: &'a str,
+    seen: Seen,
+    digest: OnceCell<Option<[u8; 32]>>,
+}
+
+impl<'a> Found<'a> {
+    pub(super) fn new(root: &'a Root, path: &'a str, seen: Seen) -> Self {
+        Self { root, path, seen, digest: OnceCell::new() }
+    }
+
+    /// Whether it is what is wanted there.
+    pub(super) fn is(&self, want: &Want) -> Result<bool, Error> {
+        let seen = &self.seen;
+        Ok(match want {
+            Want::Mask => seen.kind == Kind::Link(b"/dev/null".to_vec()),
+            Want::NoMask => !is_mask(seen),
+            Want::File(file) => {
+                let meta = (Some(seen.uid), Some(seen.gid), seen.mode) == (file.uid.number, file.gid.number, file.mode);
+                seen.kind == Kind::File
+                    && meta
+                    && seen.size == file.bytes.size()
+                    && self.digest()?.is_some_and(|found| found == file.bytes.sha256())
             }
+        })
+    }
+
+    fn digest(&self) -> Result<Option<[u8; 32]>, Error> {
+        if let Some(digest) = self.digest.get() {
+            return Ok(*digest);
         }
-    })
+        let found = digest(self.root, self.path, self.seen.size)?;
+        Ok(*self.digest.get_or_init(|| found))
+    }
 }
 
 /// SHA-256 of a regular file of this size; none when it has just gone or become something else. No more is ever read: a
@@ -118,15 +133,21 @@ pub(super) fn digest(root: &Root, path: &str, size: u64) -> Result<Option<[u8; 3
         Err(_) if root.seen(path).is_ok_and(|seen| seen.kind != Kind::File) => return Ok(None),
         Err(error) => return Err(Error::file("read", path)(error)),
     };
+    let digest = digest_of(&mut file).map_err(Error::file("read", path))?;
+    // One byte more was allowed for, and is left when there was none.
+    Ok((file.limit() == 1).then_some(digest))
+}
+
+/// SHA-256 of what comes.
+pub(super) fn digest_of(mut bytes: impl Read) -> io::Result<[u8; 32]> {
     let mut digest = Sha256::new();
-    let mut part = vec![0; 128 << 10];
+    let mut part = vec![0; PART];
     loop {
-        match file.read(&mut part) {
-            // One byte more was allowed for, and is left when there was none.
-            Ok(0) => return Ok((file.limit() == 1).then(|| digest.finalize().into())),
+        match bytes.read(&mut part) {
+            Ok(0) => return Ok(digest.finalize().into()),
             Ok(count) => digest.update(&part[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::file("read", path)(error)),
+            Err(error) => return Err(error),
         }
     }
 }
@@ -142,12 +163,23 @@ impl Bytes {
     /// The bytes; of a whole file at once.
     pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
         match self {
-            Self::Content(content) => {
-                content.decode().map_err(|error| Error::Other(format!("contents of {path}: {error}")))
-            }
+            Self::Content(content) => content.decode().map_err(|error| undecoded(path, &error)),
             Self::Text(text) => Ok(text.as_bytes().to_vec()),
         }
     }
+
+    /// The bytes, to be read in parts.
+    pub(super) fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, Error> {
+        Ok(match self {
+            Self::Content(content) => Box::new(content.open().map_err(|error| undecoded(path, &error))?),
+            Self::Text(text) => Box::new(text.as_bytes()),
+        })
+    }
+}
+
+/// Why the contents of a config cannot be read.
+pub(super) fn undecoded(path: &str, error: &dyn fmt::Display) -> Error {
+    Error::Other(format!("contents of {path}: {error}"))
 }
 
 /// Whether a unit is masked by what stands at its path: a link to `/dev/null`, or an empty file (L-14).
@@ -276,18 +308,45 @@ impl fmt::Display for Id {
 
 /// For people: where a text differs. Empty when that says nothing, as for binary files.
 fn where_differs(root: &Root, path: &str, want: &Bytes) -> Result<String, Error> {
-    let expected = want.read(path)?;
-    if std::str::from_utf8(&expected).is_err() || expected.contains(&0) {
+    if !is_text(&mut want.open(path)?).map_err(|error| undecoded(path, &error))? {
         return Ok(String::new());
     }
     let Ok((mut file, _)) = root.file(path) else { return Ok(String::new()) };
-    let differs = first_difference(&expected, &mut file).map_err(Error::file("read", path))?;
+    let differs = first_difference(&mut want.open(path)?, &mut file).map_err(Error::file("read", path))?;
     Ok(match differs {
         // It was put right between the two looks.
         None => String::new(),
         Some(Difference::TrailingSpace) => " (only in blanks or line ends at its end)".into(),
         Some(Difference::Line(line)) => format!(" (first difference in line {line})"),
     })
+}
+
+/// Whether all of it is UTF-8 without NUL.
+fn is_text(bytes: &mut impl Read) -> io::Result<bool> {
+    let mut part = vec![0; PART];
+    // Of a character that began in the last part.
+    let mut begun = 0;
+    loop {
+        let count = match bytes.read(&mut part[begun..]) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            count => count?,
+        };
+        if count == 0 {
+            return Ok(begun == 0);
+        }
+        let read = &part[..begun + count];
+        if read[begun..].contains(&0) {
+            return Ok(false);
+        }
+        let whole = match std::str::from_utf8(read) {
+            Ok(_) => read.len(),
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Err(_) => return Ok(false),
+        };
+        let end = read.len();
+        begun = end - whole;
+        part.copy_within(whole..end, 0);
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -298,41 +357,48 @@ enum Difference {
     TrailingSpace,
 }
 
-fn first_difference(expected: &[u8], found: &mut impl Read) -> io::Result<Option<Difference>> {
+fn first_difference(expected: &mut impl Read, found: &mut impl Read) -> io::Result<Option<Difference>> {
+    let (mut expected, mut found) = (BufReader::with_capacity(PART, expected), BufReader::with_capacity(PART, found));
     let mut line = 1;
-    let mut at = 0;
-    let mut differs = false;
-    let mut blank = true;
-    let mut beyond = 0;
-    let mut part = vec![0; 64 << 10];
     loop {
-        let count = match found.read(&mut part) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            count => count?,
-        };
-        if count == 0 {
-            break;
+        let (one, other) = (some(&mut expected)?, some(&mut found)?);
+        if one.is_empty() && other.is_empty() {
+            return Ok(None);
         }
-        for byte in &part[..count] {
-            if !differs && expected.get(at) == Some(byte) {
-                at += 1;
-                line += u64::from(*byte == b'\n');
-            } else {
-                differs = true;
-                beyond += 1;
-                blank &= byte.is_ascii_whitespace() && beyond <= BLANK_LIMIT;
-            }
-        }
-        if !blank {
+        let size = one.len().min(other.len());
+        let same = one.iter().zip(other).position(|(one, other)| one != other).unwrap_or(size);
+        line += one[..same].iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
+        expected.consume(same);
+        found.consume(same);
+        if same < size || size == 0 {
             break;
         }
     }
-    let rest = &expected[at..];
-    if !differs && rest.is_empty() {
-        return Ok(None);
-    }
-    let only_space = blank && rest.iter().all(u8::is_ascii_whitespace);
+    let only_space = is_blank(&mut expected)? && is_blank(&mut found)?;
     Ok(Some(if only_space { Difference::TrailingSpace } else { Difference::Line(line) }))
+}
+
+/// The next bytes; none at the end.
+fn some(bytes: &mut impl BufRead) -> io::Result<&[u8]> {
+    while bytes.fill_buf().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {}
+    bytes.fill_buf()
+}
+
+/// Whether nothing but white space is left, and not too much of it.
+fn is_blank(bytes: &mut impl BufRead) -> io::Result<bool> {
+    let mut beyond = 0;
+    loop {
+        let part = some(bytes)?;
+        if part.is_empty() {
+            return Ok(true);
+        }
+        let count = part.len();
+        beyond += count;
+        if beyond > BLANK_LIMIT || !part.iter().all(u8::is_ascii_whitespace) {
+            return Ok(false);
+        }
+        bytes.consume(count);
+    }
 }
 
 #[cfg(test)]
@@ -356,10 +422,44 @@ mod tests {
         ];
         for (expected, found, difference) in cases {
             assert_eq!(
-                first_difference(expected.as_bytes(), &mut found.as_bytes()).unwrap(),
+                first_difference(&mut expected.as_bytes(), &mut found.as_bytes()).unwrap(),
                 difference,
                 "{expected:?} {found:?}"
             );
+        }
+    }
+
+    /// Gives a byte at a time.
+    struct Slow<'a>(&'a [u8]);
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
+            let end = part.len().min(1);
+            self.0.read(&mut part[..end])
+        }
+    }
+
+    #[test]
+    fn a_difference_is_found_whatever_parts_the_bytes_come_in() {
+        let long: Vec<u8> = b"a line of some length\n".repeat(10_000);
+        let mut other = long.clone();
+        other[5000 * 22] = b'x';
+        assert_eq!(first_difference(&mut Slow(&long), &mut long.as_slice()).unwrap(), None);
+        assert_eq!(first_difference(&mut long.as_slice(), &mut Slow(&other)).unwrap(), Some(Difference::Line(5001)));
+    }
+
+    #[test]
+    fn text_is_told_from_binary_whatever_parts_the_bytes_come_in() {
+        let whole = "ä€𝄞".repeat(PART);
+        for (bytes, is) in [
+            (whole.as_bytes(), true),
+            (&whole.as_bytes()[..whole.len() - 1], false),
+            (b"", true),
+            (b"a\0b", false),
+            (b"\xff", false),
+        ] {
+            assert_eq!(is_text(&mut &*bytes).unwrap(), is, "{} bytes", bytes.len());
+            assert_eq!(is_text(&mut Slow(bytes)).unwrap(), is, "{} bytes, one by one", bytes.len());
         }
     }
 

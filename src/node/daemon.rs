@@ -13,13 +13,12 @@ pub use metrics::Metrics;
 use super::cluster::{self, Cluster};
 use super::disk::Disk;
 use super::host;
-use super::journal::Journal;
+use super::journal::{Journal, NamedConfig};
 use super::machine::{self, Moment, OwnNode, Read, Situation, Step, Waiting, Work};
 use crate::api::protocol::DRIFT_PREFIX;
 use crate::api::{ConfigName, STATE_DIR};
 use crate::render::items::Items;
 use futures::StreamExt as _;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::SocketAddr;
@@ -117,7 +116,7 @@ struct Daemon {
     /// What the configs that are in use mean.
     items: BTreeMap<ConfigName, Arc<Items>>,
     /// Bodies of rendered configs that were fetched and not adopted yet.
-    bodies: BTreeMap<ConfigName, Arc<Value>>,
+    bodies: BTreeMap<ConfigName, NamedConfig>,
     /// Unanswered requests in a row, and when the next may be made.
     api: (u32, Moment),
     /// Patches in a row that met a changed Node.

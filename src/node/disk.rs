@@ -367,7 +367,7 @@ pub(super) fn read_keeper(root: &Root) -> Result<Option<String>, Error> {
 
 /// What a config means. It was accepted before it was written here.
 pub(super) fn items(config: &NamedConfig) -> Result<Items, Error> {
-    Items::from_stored(&config.config)
+    Items::from_stored(&config.config, &config.contents)
         .map_err(|why| Error::Other(format!("config {} cannot be read: {why}", config.name)))
 }
 
@@ -418,8 +418,13 @@ pub(super) fn read_state<T: DeserializeOwned>(
     })
 }
 
-pub(super) fn write_state<T: Serialize>(root: &Root, path: &str, kind: &str, value: &T) -> Result<(), Error> {
-    let bytes = form::encode(kind, value).map_err(|error| Error::file("write", path)(error.into()))?;
+/// What [`write_state`] writes.
+pub(super) fn state_bytes<T: Serialize>(path: &str, kind: &str, value: &T) -> Result<Vec<u8>, Error> {
+    form::encode(kind, value).map_err(|error| Error::file("write", path)(error.into()))
+}
+
+fn write_state<T: Serialize>(root: &Root, path: &str, kind: &str, value: &T) -> Result<(), Error> {
+    let bytes = state_bytes(path, kind, value)?;
     root.write_durably(path, &bytes, Meta { mode: 0o600, uid: 0, gid: 0 }).map_err(Error::file("write", path))
 }
 

@@ -13,7 +13,6 @@ use super::transaction::ancestors;
 use super::{check, check::Check};
 use crate::api::ConfigName;
 use crate::render::items::Items;
-use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -246,7 +245,7 @@ pub fn items(config: &NamedConfig) -> Result<Items, Error> {
 
 /// The config of a root that mcx has nothing in.
 pub fn empty() -> NamedConfig {
-    NamedConfig { name: ConfigName::default(), config: json!({}).into() }
+    NamedConfig::empty()
 }
 
 /// An error and its cause.

@@ -2,8 +2,9 @@
 
 use crate::api::{ConfigName, Uid};
 use crate::change::Action;
+use crate::render::items::{Items, Measure};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Version of the journal's form that this mcx writes; it reads older ones and refuses newer ones.
@@ -16,6 +17,26 @@ pub struct NamedConfig {
     pub name: ConfigName,
     /// `spec.config`. Shared: the journal is copied at each step, and a config of many files is some megabytes as values.
     pub config: Arc<Value>,
+    /// What its contents are, decoded, in the order in which it lists them: whoever reads it need not decode them for that.
+    /// Empty where an older mcx wrote it.
+    #[serde(default, skip_serializing_if = "no_measures")]
+    pub contents: Arc<Vec<Measure>>,
+}
+
+impl NamedConfig {
+    /// In the form in which it is stored.
+    pub fn of(name: ConfigName, items: &Items) -> Self {
+        Self { name, config: items.to_config().to_value().into(), contents: items.measures().into() }
+    }
+
+    /// The config of nothing.
+    pub fn empty() -> Self {
+        Self { config: json!({}).into(), ..Self::default() }
+    }
+}
+
+fn no_measures(contents: &Arc<Vec<Measure>>) -> bool {
+    contents.is_empty()
 }
 
 /// How far an open transaction is. Later stages compare greater.

@@ -121,11 +121,24 @@ impl Original {
 /// The records below `/var/lib/mcx/originals`.
 pub(super) struct Originals<'a> {
     root: &'a Root,
+    /// Records are durable only after [`Originals::flush`].
+    is_late: bool,
 }
 
 impl<'a> Originals<'a> {
     pub(super) fn of(root: &'a Root) -> Self {
-        Self { root }
+        Self { root, is_late: false }
+    }
+
+    /// For many records: their folder is flushed once, by [`Originals::flush`], and not with each.
+    pub(super) fn late(root: &'a Root) -> Self {
+        Self { root, is_late: true }
+    }
+
+    /// Makes all records durable that were written late.
+    pub(super) fn flush(&self) -> Result<(), Error> {
+        let dir = format!("{STATE_DIR}/originals");
+        self.root.sync_dir(&dir).map_err(Error::file("flush", &dir))
     }
 
     /// The record of a path.
@@ -188,7 +201,7 @@ impl<'a> Originals<'a> {
         let fails = || Error::file("write", &at);
         let place = self.place(&blob)?;
         place.unstage().map_err(fails())?;
-        let mut source = Source { of: file.take(seen.size), read: 0, has_failed: false };
+        let mut source = Source::new(file.take(seen.size));
         let staged = place.stage_file(&mut source, PRIVATE);
         if staged.is_err() {
             // The cause is what counts. What fills the disk must not stay: the way back needs space, too.
@@ -296,7 +309,7 @@ impl<'a> Originals<'a> {
             let at = format!("{dir}/{name}");
             self.place(name)?.remove().map_err(Error::file("remove", &at))?;
         }
-        self.root.sync_dir(&dir).map_err(Error::file("flush", &dir))
+        self.flush()
     }
 
     fn place(&self, name: &str) -> Result<Place, Error> {
@@ -311,16 +324,29 @@ impl<'a> Originals<'a> {
     }
 
     fn write<T: Serialize>(&self, name: &str, kind: &str, value: &T) -> Result<(), Error> {
-        super::disk::write_state(self.root, &format!("{STATE_DIR}/originals/{name}"), kind, value)
+        let at = format!("{STATE_DIR}/originals/{name}");
+        let bytes = super::disk::state_bytes(&at, kind, value)?;
+        let written = if self.is_late {
+            self.root.replace(&at, &bytes, PRIVATE).map(drop)
+        } else {
+            self.root.write_durably(&at, &bytes, PRIVATE)
+        };
+        written.map_err(Error::file("write", &at))
     }
 }
 
 /// What is copied, so that an error is told of the side that it is on.
-struct Source<R> {
+pub(super) struct Source<R> {
     of: R,
     /// Bytes until now.
     read: u64,
-    has_failed: bool,
+    pub(super) has_failed: bool,
+}
+
+impl<R> Source<R> {
+    pub(super) fn new(of: R) -> Self {
+        Self { of, read: 0, has_failed: false }
+    }
 }
 
 impl<R: Read> Read for Source<R> {

@@ -203,7 +203,7 @@ fn install(layout: &Layout, unit: &str) -> Install {
 }
 
 /// Files that something reads the moment they change: static pods, timers of cron, device rules.
-fn acts_at_once(path: &str) -> bool {
+pub(super) fn acts_at_once(path: &str) -> bool {
     ["/etc/kubernetes/manifests/", "/etc/cron", "/var/spool/cron/", "/etc/udev/rules.d/", "/etc/tmpfiles.d/"]
         .iter()
         .any(|prefix| path.starts_with(prefix))

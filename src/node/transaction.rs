@@ -13,15 +13,20 @@
 //! | flush | a power cut may bring old entries back | it cannot |
 //! | set current, end | `current.json` is the old config | it is the new one; actions may run |
 
-use super::compare::{has_runtime_mask, is_as_wanted, is_mask};
+use super::compare::{Found, digest_of, has_runtime_mask, is_mask, undecoded};
 use super::host::{Error, Host, Kind, Meta, Place, is_blocked, split};
 use super::journal::{Journal, Stage};
-use super::layout::{FileWant, Layout, RUNTIME_UNIT_DIR, UNIT_DIR, Want, unit_path};
-use super::originals::{Original, Originals, Was};
-use super::plan::{Observer, Step, Way, plan};
+use super::layout::{FileWant, Layout, RUNTIME_UNIT_DIR, Sort, UNIT_DIR, Want, unit_path};
+use super::originals::{Original, Originals, Source, Was};
+use super::plan::{Observer, Step, Way, acts_at_once, plan};
+use super::spread::{MANY, spread};
 use super::units;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::io::Read as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Files that are written and flushed at once when there are many; a disk is not faster with more.
+const FLUSHES: usize = 8;
 
 /// One run over a plan.
 pub(super) struct Transaction {
@@ -30,6 +35,8 @@ pub(super) struct Transaction {
     new: Layout,
     way: Way,
     forced: bool,
+    /// Held while folders are made.
+    parents: Mutex<()>,
 }
 
 /// What a path is to become.
@@ -45,7 +52,7 @@ enum Goal<'a> {
 }
 
 /// How far a path is.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
     /// At its goal.
     Done,
@@ -57,29 +64,66 @@ enum Position {
 
 impl Transaction {
     pub(super) fn new(host: Arc<Host>, old: Layout, new: Layout, way: Way, forced: bool) -> Self {
-        Self { host, old, new, way, forced }
+        Self { host, old, new, way, forced, parents: Mutex::default() }
     }
 
     /// Carries all steps out. On an error before the first switch what was staged is removed again.
     pub(super) async fn run(self, journal: &mut Journal, observer: &mut Observer<'_>) -> Result<(), Error> {
         let steps = plan(&self.old, &self.new, self.way, self.forced);
         let this = Arc::new(self);
-        let mut disturbed = BTreeSet::new();
-        for step in &steps {
-            observer(step);
-            let carried = this.carry_out(step, journal, &mut disturbed).await;
-            if let Err(error) = carried {
-                if this.way == Way::Forward && journal.stage == Stage::Opened {
-                    let this = Arc::clone(&this);
-                    // The first error is the one to report; what cannot be removed now is found by its name later.
-                    if let Err(leftover) = blocking(move || this.unstage()).await {
-                        tracing::warn!(%leftover, "cannot remove what was staged");
-                    }
-                }
-                return Err(error);
+        let carried = this.carry_out_all(&steps, journal, observer).await;
+        if carried.is_err() && this.way == Way::Forward && journal.stage == Stage::Opened {
+            // The first error is the one to report; what cannot be removed now is found by its name later.
+            if let Err(leftover) = blocking(move || this.unstage()).await {
+                tracing::warn!(%leftover, "cannot remove what was staged");
             }
         }
+        carried
+    }
+
+    async fn carry_out_all(
+        self: &Arc<Self>,
+        steps: &[Step],
+        journal: &mut Journal,
+        observer: &mut Observer<'_>,
+    ) -> Result<(), Error> {
+        let mut disturbed = BTreeSet::new();
+        let mut rest = steps;
+        while !rest.is_empty() {
+            let (alike, after) = rest.split_at(alike(rest));
+            if alike.len() < MANY {
+                for step in alike {
+                    observer(step);
+                    self.carry_out(step, journal, &mut disturbed).await?;
+                }
+            } else {
+                alike.iter().for_each(&mut *observer);
+                self.carry_out_many(alike.to_vec(), journal.stage).await?;
+            }
+            if matches!(alike, [Step::Record { .. }, ..]) {
+                let this = Arc::clone(self);
+                blocking(move || this.originals().flush()).await?;
+            }
+            rest = after;
+        }
         Ok(())
+    }
+
+    /// Carries out steps of one kind, each for a file of its own, several at once: a disk takes many flushes together nearly as
+    /// fast as one, and files are read by all processors. Each does what it does when there are few.
+    async fn carry_out_many(self: &Arc<Self>, steps: Vec<Step>, stage: Stage) -> Result<(), Error> {
+        let this = Arc::clone(self);
+        tracing::debug!(steps = steps.len(), first = steps.first().map(tracing::field::display), "steps");
+        blocking(move || {
+            let one = |step: &Step| match step {
+                Step::Record { path } => this.record(path, stage > Stage::Opened, &Originals::late(this.host.root())),
+                Step::Stage { path } => this.stage(path, stage),
+                Step::Switch { path, .. } => this.switch(path),
+                other => Err(Error::Other(format!("cannot {other} beside others"))),
+            };
+            spread(&steps, FLUSHES, one).map(drop)
+        })
+        .await
     }
 
     async fn carry_out(
@@ -96,7 +140,7 @@ impl Transaction {
             Step::KeepPrevious => super::disk::write_named(root, "previous", &journal.from),
             Step::Record { path } => {
                 let may_be_ours = journal.stage > Stage::Opened;
-                blocking(move || this.record(&path, may_be_ours)).await
+                blocking(move || this.record(&path, may_be_ours, &Originals::late(this.host.root()))).await
             }
             Step::RecordEnablement { unit } => self.record_enablement(&unit, journal.stage).await,
             Step::RecordLinks { units } if journal.stage == Stage::Opened => {
@@ -105,7 +149,10 @@ impl Transaction {
             }
             // What was there before is noted already, and may be gone by now.
             Step::RecordLinks { .. } => Ok(()),
-            Step::Stage { path } => blocking(move || this.stage(&path)).await,
+            Step::Stage { path } => {
+                let stage = journal.stage;
+                blocking(move || this.stage(&path, stage)).await
+            }
             Step::BeginSwitching => {
                 if journal.stage < Stage::Switching {
                     self.set_stage(journal, Stage::Switching)?;
@@ -190,11 +237,12 @@ impl Transaction {
             seen => seen.map_err(Error::file("look at", path))?,
         };
         let old = self.old.places.get(path).map(|managed| &managed.want);
-        let is_old = || old.map_or(Ok(false), |want| is_as_wanted(root, path, want));
+        let found = Found::new(root, path, seen.clone());
+        let is_old = || old.map_or(Ok(false), |want| found.is(want));
         let done = match (goal, self.new.places.get(path).map(|managed| &managed.want)) {
             // Anything but a mask will do, unless it is ours.
             (_, Some(Want::NoMask)) => !is_mask(&seen) && (matches!(old, None | Some(Want::NoMask)) || !is_old()?),
-            (Goal::File(_) | Goal::Mask, Some(want)) => is_as_wanted(root, path, want)?,
+            (Goal::File(_) | Goal::Mask, Some(want)) => found.is(want)?,
             // Where there was to be no mask, somebody has put a file of his own: his it stays.
             (_, None) if old == Some(&Want::NoMask) && seen.kind != Kind::Absent && !is_mask(&seen) => true,
             (Goal::Given(original), _) => original.stands(root)?,
@@ -207,7 +255,7 @@ impl Transaction {
             // Without a mask of ours the path is as free as one that was never managed, until somebody puts a file there.
             Some(Want::NoMask) if self.new.places.contains_key(path) => true,
             Some(Want::NoMask) => seen.kind == Kind::Absent,
-            Some(want) => is_as_wanted(root, path, want)?,
+            Some(want) => found.is(want)?,
             None if self.way == Way::Forward => true,
             // On the way back the path had been given back already, or had not been touched yet.
             None => {
@@ -218,11 +266,11 @@ impl Transaction {
         Ok(if ready || forced { Position::Ready } else { Position::Foreign })
     }
 
-    /// Keeps what stands at a path that is not managed yet. `may_be_ours`: the switch may have happened.
-    fn record(&self, path: &str, may_be_ours: bool) -> Result<(), Error> {
+    /// Keeps what stands at a path that is not managed yet, in `originals`. `may_be_ours`: the switch may have happened.
+    fn record(&self, path: &str, may_be_ours: bool, originals: &Originals<'_>) -> Result<(), Error> {
         let root = self.host.root();
         let seen = root.seen(path).map_err(Error::file("look at", path))?;
-        let known = self.originals().get(path)?;
+        let known = originals.get(path)?;
         let was_unmasked = self.old.places.contains_key(path);
         if known.is_some() && was_unmasked && seen.kind == Kind::Absent {
             return Ok(());
@@ -236,7 +284,7 @@ impl Transaction {
         if seen.kind == Kind::Dir {
             self.refuse_dir(path)?;
         }
-        self.originals().record(path, &seen)
+        originals.record(path, &seen)
     }
 
     /// A directory in a file's place goes only when the force file asks for it, and only if it is empty.
@@ -273,11 +321,19 @@ impl Transaction {
         }
     }
 
-    fn stage(&self, path: &str) -> Result<(), Error> {
+    fn stage(&self, path: &str, stage: Stage) -> Result<(), Error> {
         let root = self.host.root();
-        root.unstage(path).map_err(Error::file("remove what was staged for", path))?;
         let goal = self.goal(path)?;
-        match self.position(path, &goal)? {
+        let position = self.position(path, &goal)?;
+        // All was staged, flushed, when the first switch was begun: what an interruption has left is used.
+        if let Goal::File(file) = &goal
+            && (position, self.way, stage) == (Position::Ready, Way::Forward, Stage::Switching)
+            && self.is_staged(path, file)?
+        {
+            return Ok(());
+        }
+        root.unstage(path).map_err(Error::file("remove what was staged for", path))?;
+        match position {
             Position::Done => return Ok(()),
             Position::Foreign => return self.foreign(path),
             Position::Ready => {}
@@ -293,6 +349,23 @@ impl Transaction {
                 self.stage_goal(path, &goal)
             }
         }
+    }
+
+    /// Whether what shall stand at a path lies beside it.
+    fn is_staged(&self, path: &str, file: &FileWant) -> Result<bool, Error> {
+        let fails = || Error::file("read what was staged for", path);
+        let root = self.host.root();
+        let Some(place) = root.place_if_there(path).map_err(fails())? else { return Ok(false) };
+        let Some((bytes, seen)) = place.staged_file().map_err(fails())? else { return Ok(false) };
+        let meta = (Some(seen.uid), Some(seen.gid), seen.mode) == (file.uid.number, file.gid.number, file.mode);
+        let size = file.bytes.size();
+        if !meta || seen.size != size {
+            return Ok(false);
+        }
+        // No more than that is read: whoever owns the folder may let it grow without end.
+        let mut bytes = bytes.take(size.saturating_add(1));
+        let digest = digest_of(&mut bytes).map_err(fails())?;
+        Ok(bytes.limit() == 1 && digest == file.bytes.sha256())
     }
 
     fn stage_goal(&self, path: &str, goal: &Goal<'_>) -> Result<(), Error> {
@@ -318,6 +391,8 @@ impl Transaction {
     fn make_parents(&self, path: &str, last: Meta) -> Result<(), Error> {
         let root = self.host.root();
         let (parent, _) = split(path);
+        // One at a time: which folders are ours is one list.
+        let _one = self.parents.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, nearest) = root.nearest_dir(parent).map_err(Error::file("open the directory of", path))?;
         if nearest == parent {
             return Ok(());
@@ -357,7 +432,7 @@ impl Transaction {
         let is_free = self.old.places.get(path).is_none_or(|managed| managed.want == Want::NoMask);
         if self.way == Way::Forward && is_free && self.new.places.contains_key(path) {
             // What stands there may have changed since it was recorded.
-            self.record(path, false)?;
+            self.record(path, false, &self.originals())?;
         }
         let place = self.place(path)?;
         if place.seen().map_err(Error::file("look at", path))?.kind == Kind::Dir {
@@ -474,9 +549,30 @@ fn stage_file(path: &str, file: &FileWant, place: &Place) -> Result<(), Error> {
     let (Some(uid), Some(gid)) = (file.uid.number, file.gid.number) else {
         return Err(Error::Other(format!("{path} belongs to a user or group that does not exist on this node")));
     };
-    let bytes = file.bytes.read(path)?;
+    let mut bytes = Source::new(file.bytes.open(path)?);
     let meta = Meta { mode: file.mode, uid, gid };
-    place.stage_file(&mut bytes.as_slice(), meta).map(|_| ()).map_err(Error::file("write", path))
+    let digest = match place.stage_file(&mut bytes, meta) {
+        Err(error) if bytes.has_failed => return Err(undecoded(path, &error)),
+        staged => staged.map_err(Error::file("write", path))?,
+    };
+    // It was kept beside the contents, and everything is compared with it.
+    if digest != file.bytes.sha256() {
+        return Err(undecoded(
+            path,
+            &"they are not what the digest beside them in mcx's state says; use the force file",
+        ));
+    }
+    Ok(())
+}
+
+/// How many of the steps at the beginning are carried out together: those of one kind that do not need each other.
+fn alike(steps: &[Step]) -> usize {
+    let leading = |is: fn(&Step) -> bool| steps.iter().take_while(|step| is(step)).count();
+    let records = leading(|step| matches!(step, Step::Record { .. }));
+    let stages = leading(|step| matches!(step, Step::Stage { .. }));
+    // What acts at once needs that those before it are there.
+    let switches = leading(|step| matches!(step, Step::Switch { path, sort: Sort::File } if !acts_at_once(path)));
+    records.max(stages).max(switches).max(1)
 }
 
 /// File work waits for disks: it must not hold up the daemon's other tasks.

@@ -9,9 +9,11 @@ use crate::api::ignition_config as plain;
 use crate::api::{IGNITION_VERSION, IgnitionConfig, SSH_USER};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::sync::Arc;
 
 /// What a node has under a config. Two configs with equal items are the same config.
@@ -59,6 +61,37 @@ pub struct Content {
     sha256: [u8; 32],
 }
 
+/// Size and digest of decoded contents. Kept beside contents, it saves decoding them; written as `SIZE SHA256`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Measure {
+    size: u64,
+    sha256: [u8; 32],
+}
+
+impl From<Measure> for String {
+    fn from(measure: Measure) -> Self {
+        format!("{} {}", measure.size, hex(&measure.sha256))
+    }
+}
+
+impl TryFrom<String> for Measure {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        const WRONG: &str = "no size and digest";
+        let (size, digits) = text.split_once(' ').ok_or(WRONG)?;
+        let mut sha256 = [0; 32];
+        if digits.len() != 2 * sha256.len() || !digits.is_ascii() {
+            return Err(WRONG);
+        }
+        for (at, byte) in sha256.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).map_err(|_| WRONG)?;
+        }
+        Ok(Self { size: size.parse().map_err(|_| WRONG)?, sha256 })
+    }
+}
+
 /// A managed unit. Absent fields are not ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnitItem {
@@ -77,26 +110,51 @@ impl Content {
     pub const FILE_LIMIT: u64 = 64 << 20;
     /// Most bytes of all files of one config, decoded.
     pub const CONFIG_LIMIT: u64 = 1 << 30;
+    /// Bytes that are decoded at once where they are only counted and digested.
+    pub(super) const PART: usize = 64 << 10;
 
     /// From `contents.source` and `contents.compression` of a file; `None` is an empty file.
     pub fn new(source: Option<&str>, compression: Option<&str>) -> Result<Self, contents::Error> {
-        Ok(Self::read(source, None, compression)?.0)
+        Ok(Self::read(source, None, compression, Self::PART)?.0)
     }
 
-    /// As [`Content::new`], with the bytes: for checks that look into them, so that they are decoded once.
+    /// As [`Content::new`], with the first `head` bytes: for checks that look into them, so that they are decoded once.
     pub(super) fn read(
         source: Option<&str>,
         shared: Option<&Arc<str>>,
         compression: Option<&str>,
+        head: usize,
     ) -> Result<(Self, Vec<u8>), contents::Error> {
-        let bytes = contents::decode(source, compression, Self::FILE_LIMIT)?;
+        let mut reader = contents::open(source, compression, Self::FILE_LIMIT)?;
+        let mut first = Vec::with_capacity(reader.expected().min(head));
+        reader.by_ref().take(head as u64).read_to_end(&mut first).map_err(contents::Error::of)?;
+        let mut digest = Sha256::new_with_prefix(&first);
+        let mut size = first.len() as u64;
+        if first.len() == head {
+            let mut part = vec![0; Self::PART];
+            loop {
+                match reader.read(&mut part).map_err(contents::Error::of)? {
+                    0 => break,
+                    count => {
+                        digest.update(&part[..count]);
+                        size += count as u64;
+                    }
+                }
+            }
+        }
         let content = Self {
             source: shared.map_or_else(|| source.unwrap_or_default().into(), Arc::clone),
             gzip: compression == Some("gzip"),
-            size: bytes.len() as u64,
-            sha256: Sha256::digest(&bytes).into(),
+            size,
+            sha256: digest.finalize().into(),
         };
-        Ok((content, bytes))
+        Ok((content, first))
+    }
+
+    /// Of a source that was decoded before, with what was found then.
+    pub(super) fn known(source: Option<&str>, compression: Option<&str>, found: Measure) -> Self {
+        let gzip = compression == Some("gzip");
+        Self { source: source.unwrap_or_default().into(), gzip, size: found.size, sha256: found.sha256 }
     }
 
     /// Of these bytes, encoded in base64.
@@ -109,10 +167,23 @@ impl Content {
         }
     }
 
-    /// The decoded bytes.
+    /// The decoded bytes, all at once.
     pub fn decode(&self) -> Result<Vec<u8>, contents::Error> {
-        let source = Some(&*self.source).filter(|s| !s.is_empty());
-        contents::decode(source, self.gzip.then_some("gzip"), Self::FILE_LIMIT)
+        contents::decode(self.source(), self.gzip.then_some("gzip"), Self::FILE_LIMIT)
+    }
+
+    /// The decoded bytes, to be read in parts.
+    pub fn open(&self) -> Result<contents::Reader<'_>, contents::Error> {
+        contents::open(self.source(), self.gzip.then_some("gzip"), Self::FILE_LIMIT)
+    }
+
+    fn source(&self) -> Option<&str> {
+        Some(&*self.source).filter(|s| !s.is_empty())
+    }
+
+    /// What is found by decoding it.
+    pub fn measure(&self) -> Measure {
+        Measure { size: self.size, sha256: self.sha256 }
     }
 
     /// Size in bytes, decoded.
@@ -269,6 +340,11 @@ impl Items {
     /// The text of `authorized_keys` with these keys.
     pub fn keys_text(keys: &[String]) -> String {
         keys.iter().flat_map(|key| [key.as_str(), "\n"]).collect()
+    }
+
+    /// What is found by decoding the contents of each file, in the order in which [`Items::to_config`] lists them.
+    pub fn measures(&self) -> Vec<Measure> {
+        self.files.values().map(|file| file.content.measure()).collect()
     }
 
     /// All decoded contents together, in bytes.

@@ -364,7 +364,8 @@ fn laid_over<'a>(below: Option<Contents<'a>>, above: Contents<'a>) -> Option<Con
 
 /// One config on its own: its items, or its errors, one line each.
 pub(super) fn single(config: &IgnitionConfig) -> (Items, Vec<String>) {
-    let mut decoder = Decoder::default();
+    // A secret is a warning.
+    let mut decoder = Decoder::blind();
     let mut found = Vec::new();
     let layer = validate::config(config, &mut decoder, &mut Report { object: "", at: "", found: &mut found });
     let mut merged = Merged::default();

@@ -5,7 +5,7 @@
 //! [`super::validate`] is asked here: those guard what comes from the API ([`Items::from_config`]).
 
 use super::ignition::contents;
-use super::items::{Content, FileItem, Items, Owner, UnitItem};
+use super::items::{Content, FileItem, Items, Measure, Owner, UnitItem};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -101,12 +101,15 @@ pub enum Error {
 }
 
 impl Items {
-    /// Reads what [`Items::to_config`] wrote, whatever today's rules say of it.
-    pub fn from_stored(config: &Value) -> Result<Self, Error> {
+    /// Reads what [`Items::to_config`] wrote, whatever today's rules say of it. Contents are decoded unless `known` has what
+    /// that found before, for each file that `config` lists.
+    pub fn from_stored(config: &Value, known: &[Measure]) -> Result<Self, Error> {
         let config = Config::deserialize(config).map_err(|_| Error::Shape)?;
         let mut items = Self::default();
-        for file in config.storage.files {
-            let (path, item) = file.read()?;
+        let files = config.storage.files;
+        let known = Some(known).filter(|known| known.len() == files.len());
+        for (index, file) in files.into_iter().enumerate() {
+            let (path, item) = file.read(known.map(|known| known[index]))?;
             items.files.insert(path, item);
         }
         items.units = config.systemd.units.into_iter().map(Unit::read).filter(|(_, unit)| !unit.is_empty()).collect();
@@ -119,8 +122,12 @@ impl Items {
 }
 
 impl File {
-    fn read(self) -> Result<(String, FileItem), Error> {
-        let content = Content::new(self.contents.source.as_deref(), self.contents.compression.as_deref());
+    fn read(self, known: Option<Measure>) -> Result<(String, FileItem), Error> {
+        let (source, compression) = (self.contents.source.as_deref(), self.contents.compression.as_deref());
+        let content = match known {
+            Some(found) => Ok(Content::known(source, compression, found)),
+            None => Content::new(source, compression),
+        };
         let content = content.map_err(|error| Error::Contents { path: self.path.clone(), error })?;
         let (user, group) = (self.user.read(), self.group.read());
         Ok((self.path, FileItem { content, mode: self.mode.unwrap_or(MODE), user, group }))
@@ -160,18 +167,18 @@ mod tests {
             "systemd": {"units": [{"name": "a.thing", "enabled": true, "mask": true}]},
         });
         assert!(Items::from_config(&config).is_err());
-        let items = Items::from_stored(&config).unwrap();
+        let items = Items::from_stored(&config, &[]).unwrap();
         assert_eq!(items.files["/run/x"].content.decode().unwrap(), b"a");
         assert_eq!((items.units.len(), items.keys.map(|k| k.len())), (1, Some(1)));
-        assert_eq!(Items::from_stored(&json!({})), Ok(Items::default()));
+        assert_eq!(Items::from_stored(&json!({}), &[]), Ok(Items::default()));
     }
 
     #[test]
     fn what_mcx_did_not_write_is_told_without_its_contents() {
-        assert_eq!(Items::from_stored(&json!({"storage": {"files": {"secret": 1}}})), Err(Error::Shape));
+        assert_eq!(Items::from_stored(&json!({"storage": {"files": {"secret": 1}}}), &[]), Err(Error::Shape));
         let broken =
             json!({"storage": {"files": [{"path": "/etc/x", "contents": {"source": "data:;base64,secret!"}}]}});
-        let error = Items::from_stored(&broken).unwrap_err().to_string();
+        let error = Items::from_stored(&broken, &[]).unwrap_err().to_string();
         assert!(error.contains("/etc/x") && !error.contains("secret"), "{error}");
     }
 }

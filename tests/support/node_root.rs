@@ -305,7 +305,7 @@ pub(crate) fn items(config: &Value) -> Items {
 /// Names a config by what it holds.
 pub(crate) fn named(config: &Value) -> NamedConfig {
     let name = if *config == json!({}) { String::new() } else { format!("rendered-worker-{}", items(config).hash()) };
-    NamedConfig { name: name.into(), config: config.clone().into() }
+    NamedConfig { name: name.into(), config: config.clone().into(), ..NamedConfig::default() }
 }
 
 /// A config from its files, units and keys.

@@ -11,7 +11,6 @@ use crate::node::machine::{self, Checked, Compared, Fetch, Fetched, Held, Plan, 
 use crate::node::{actions, disk, host};
 use crate::render::items::Items;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -226,9 +225,9 @@ impl Daemon {
         let result = match answer {
             None => Fetch::Missing,
             Some(object) => match usable(&name, object) {
-                Ok((body, items)) => {
+                Ok(items) => {
+                    self.bodies.insert(name.clone(), NamedConfig::of(name.clone(), &items));
                     self.items.insert(name.clone(), Arc::new(items));
-                    self.bodies.insert(name.clone(), body.into());
                     Fetch::Here
                 }
                 Err(why) => Fetch::Broken(why),
@@ -313,9 +312,13 @@ impl Daemon {
     }
 
     fn adopt(&mut self, name: &ConfigName) -> Result<(), Trouble> {
-        let config = self.bodies.get(name).cloned().unwrap_or_else(|| json!({}).into());
+        let config = self
+            .bodies
+            .get(name)
+            .cloned()
+            .unwrap_or_else(|| NamedConfig { name: name.clone(), ..NamedConfig::empty() });
         let items = self.keep_items(name).map_err(at(Work::Look))?;
-        self.disk.adopt(&NamedConfig { name: name.clone(), config }).map_err(at(Work::Record))?;
+        self.disk.adopt(&config).map_err(at(Work::Record))?;
         if !name.is_empty() {
             let unknown = self.disk.without_original(&items).map_err(at(Work::Look))?;
             tracing::warn!(
@@ -405,15 +408,14 @@ impl Daemon {
             let why = format!("{STATE_DIR}/current.json was removed or replaced by somebody else: it is read again");
             return Err(Trouble::Node(Work::Record, host::Error::Other(why)));
         }
-        let from =
-            stored.current.unwrap_or_else(|| NamedConfig { name: ConfigName::default(), config: json!({}).into() });
+        let from = stored.current.unwrap_or_else(NamedConfig::empty);
         let to = if *to == from.name {
             from.clone()
         } else {
-            let config = self.bodies.get(to).cloned().ok_or_else(|| {
-                Trouble::Node(Work::Record, host::Error::Other(format!("config {to} is not at hand")))
-            })?;
-            NamedConfig { name: to.clone(), config }
+            self.bodies
+                .get(to)
+                .cloned()
+                .ok_or_else(|| Trouble::Node(Work::Record, host::Error::Other(format!("config {to} is not at hand"))))?
         };
         tracing::info!(from = %from.name, to = %to.name, ?actions, forced, "the update begins");
         if forced {
@@ -562,14 +564,14 @@ fn parse(config: &NamedConfig) -> Result<Items, host::Error> {
     disk::items(config)
 }
 
-/// A rendered config in the form in which it is stored, and what it means. One that was edited by hand does not hash to its name; that can
-/// only be told by the version that named it.
-fn usable(name: &ConfigName, object: MachineConfig) -> Result<(Value, Items), String> {
+/// What a rendered config means. One that was edited by hand does not hash to its name; that can only be told by the version
+/// that named it.
+fn usable(name: &ConfigName, object: MachineConfig) -> Result<Items, String> {
     let maker = object.metadata.annotations.as_ref().and_then(|a| a.get(annotation::GENERATED_BY)).cloned();
     let body = object.spec.config.unwrap_or_default();
     let items = Items::from_config(&body).map_err(|errors| errors.first().cloned().unwrap_or_default())?;
     if maker.as_deref() == Some(env!("CARGO_PKG_VERSION")) && !name.as_str().ends_with(&items.hash()) {
         return Err("its contents are not those that its name stands for: it was edited".into());
     }
-    Ok((items.to_config().to_value(), items))
+    Ok(items)
 }

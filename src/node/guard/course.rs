@@ -98,7 +98,7 @@ mod tests {
     use std::time::Duration;
 
     fn named(name: &str) -> NamedConfig {
-        NamedConfig { name: name.into(), config: serde_json::json!({}).into() }
+        NamedConfig { name: name.into(), ..NamedConfig::empty() }
     }
 
     /// Opened in boot 1.

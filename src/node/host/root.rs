@@ -303,7 +303,7 @@ pub(super) fn seen_at(dir: &impl AsFd, name: &str) -> io::Result<Seen> {
 }
 
 /// `link` is what a symlink is taken for: its target is not part of a `stat`.
-fn seen_of(stat: &FileStat, link: Kind) -> Seen {
+pub(super) fn seen_of(stat: &FileStat, link: Kind) -> Seen {
     let kind = match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
         SFlag::S_IFREG => Kind::File,
         SFlag::S_IFDIR => Kind::Dir,

@@ -4,7 +4,7 @@
 //! take the target's place by rename. The staged name is a function of the target's, so that what a crash left behind is
 //! found without a search.
 
-use super::root::{Kind, Root, Seen, fd_path, has_entries, is_absent, is_blocked, seen_at, split, step};
+use super::root::{Kind, Root, Seen, fd_path, has_entries, is_absent, is_blocked, seen_at, seen_of, split, step};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat, renameat2};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmod, fchmodat, fstat, mkdirat};
@@ -114,6 +114,12 @@ impl Root {
 
     /// Replaces a file of ours, durably: after this returns, a power cut cannot bring the old bytes back.
     pub(in crate::node) fn write_durably(&self, path: &str, bytes: &[u8], meta: Meta) -> io::Result<()> {
+        self.replace(path, bytes, meta)?.sync()
+    }
+
+    /// Replaces a file of ours by one that is flushed: a power cut before the directory is flushed too leaves the old bytes
+    /// or the new ones.
+    pub(in crate::node) fn replace(&self, path: &str, bytes: &[u8], meta: Meta) -> io::Result<Place> {
         let place = self.place(path)?;
         place.unstage()?;
         let written = place.stage_file(&mut &*bytes, meta).and_then(|_| place.switch());
@@ -121,8 +127,7 @@ impl Root {
             // The cause is what counts; a leftover is found by its name the next time.
             let _ = place.unstage();
         }
-        written?;
-        place.sync()
+        written.map(|()| place)
     }
 
     /// Flushes the entries of a directory, or of its nearest ancestor when it is gone.
@@ -212,6 +217,19 @@ impl Place {
     /// Whether something is staged.
     pub(in crate::node) fn has_staged(&self) -> io::Result<bool> {
         Ok(seen_at(&self.dir, &self.staged)?.kind != Kind::Absent)
+    }
+
+    /// What is staged, opened, when it is a regular file that nobody else can reach by another name.
+    pub(in crate::node) fn staged_file(&self) -> io::Result<Option<(File, Seen)>> {
+        if seen_at(&self.dir, &self.staged)?.kind != Kind::File {
+            return Ok(None);
+        }
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let file = openat(&self.dir, self.staged.as_str(), flags, Mode::empty())?;
+        let stat = fstat(&file)?;
+        let seen = seen_of(&stat, Kind::Absent);
+        let is_ours = seen.kind == Kind::File && stat.st_nlink == 1;
+        Ok(is_ours.then(|| (File::from(file), seen)))
     }
 
     /// Removes what is staged.

@@ -511,7 +511,7 @@ impl World {
 
     #[allow(clippy::too_many_lines, reason = "one arm for each step")]
     fn execute(&mut self, p: &mut Situation, step: Step, faults: bool) -> bool {
-        let config = |name: &ConfigName| NamedConfig { name: name.clone(), config: serde_json::Value::Null.into() };
+        let config = |name: &ConfigName| NamedConfig { name: name.clone(), ..NamedConfig::default() };
         let journal = self.disk.held.journal.clone();
         let now = p.now;
         match step {

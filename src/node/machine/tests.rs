@@ -115,7 +115,7 @@ fn updating(node: OwnNode, actions: &[Action]) -> Situation {
 }
 
 fn journal(stage: Stage, actions: &[(Action, u32, bool)]) -> Journal {
-    let config = |name: &str| NamedConfig { name: name.into(), config: serde_json::json!({}).into() };
+    let config = |name: &str| NamedConfig { name: name.into(), ..NamedConfig::empty() };
     Journal {
         version: 1,
         from: config("a"),

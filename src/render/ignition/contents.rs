@@ -1,8 +1,8 @@
 //! Contents of a file: `data:` URLs and gzip, decoded exactly and within bounds.
 
-use super::data_url;
+use super::data_url::{self, Data};
 use flate2::bufread::MultiGzDecoder;
-use std::io::{ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read};
 
 /// Why contents cannot be decoded. Never holds content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,40 +27,87 @@ pub enum Error {
     },
 }
 
-/// The bytes of `source` (none: empty), unpacked by `compression`; at most `limit` bytes come back.
+impl Error {
+    /// Why a [`Reader`] could not go on.
+    pub fn of(error: io::Error) -> Self {
+        match error.downcast::<Self>() {
+            Ok(error) => error,
+            Err(error) => Self::Gzip(error.to_string()),
+        }
+    }
+}
+
+/// The bytes of contents, decoded while they are read: what is in memory at a time is a fixed amount, however many they are.
+pub struct Reader<'a> {
+    body: Body<'a>,
+    limit: u64,
+    /// Bytes that may still come.
+    left: u64,
+}
+
+enum Body<'a> {
+    Plain(Data<'a>),
+    /// Boxed: it has a window of 32 KiB.
+    Gzip(Box<MultiGzDecoder<Data<'a>>>),
+}
+
+/// Begins to read the bytes of `source` (none: empty), unpacked by `compression`; more than `limit` bytes are an error, at
+/// once or when they come.
 ///
-/// Memory is bounded by the length of `source` and `limit`, whatever the data claims: a small gzip may stand for gigabytes.
 /// Several gzip members one after the other are one content; anything else behind a member is an error (as for the reference).
-pub fn decode(source: Option<&str>, compression: Option<&str>, limit: u64) -> Result<Vec<u8>, Error> {
+pub fn open<'a>(source: Option<&'a str>, compression: Option<&str>, limit: u64) -> Result<Reader<'a>, Error> {
     let gzip = match compression {
         None | Some("") => false,
         Some("gzip") => true,
         Some(_) => return Err(Error::Compression),
     };
     let Some(source) = source else {
-        return Ok(Vec::new());
+        return Ok(Reader { body: Body::Plain(Data::empty()), limit, left: limit });
     };
     // What is packed may be a little larger than what comes out, so its own bound is the source's length.
     let packed_limit = if gzip { u64::MAX } else { limit };
-    let data = data_url::decode(source, packed_limit).map_err(|error| match error {
+    let data = data_url::open(source, packed_limit).map_err(|error| match error {
         data_url::Error::Prefix => Error::NotData,
         data_url::Error::TooLarge(limit) => Error::TooLarge { limit },
         error => Error::Malformed(error.to_string()),
     })?;
-    if gzip { unpack(&data, limit) } else { Ok(data) }
+    let body = if gzip { Body::Gzip(Box::new(MultiGzDecoder::new(data))) } else { Body::Plain(data) };
+    Ok(Reader { body, limit, left: limit })
 }
 
-fn unpack(packed: &[u8], limit: u64) -> Result<Vec<u8>, Error> {
-    let mut unpacked = Vec::new();
-    let read = MultiGzDecoder::new(packed).take(limit.saturating_add(1)).read_to_end(&mut unpacked);
-    if unpacked.len() as u64 > limit {
-        return Err(Error::TooLarge { limit });
+impl Reader<'_> {
+    /// How many bytes will come, as far as that is known.
+    pub fn expected(&self) -> usize {
+        match &self.body {
+            Body::Plain(data) => data.length(),
+            Body::Gzip(_) => 0,
+        }
     }
-    match read {
-        Ok(_) => Ok(unpacked),
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Error::Gzip("it ends too early".to_owned())),
-        Err(error) => Err(Error::Gzip(error.to_string())),
+}
+
+impl Read for Reader<'_> {
+    /// An error is an [`Error`]: see [`Error::of`].
+    fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
+        let read = match &mut self.body {
+            Body::Plain(data) => data.read(part),
+            Body::Gzip(unpacked) => unpacked.read(part),
+        };
+        let count = read.map_err(|error| {
+            let is_cut = error.kind() == ErrorKind::UnexpectedEof;
+            io::Error::other(Error::Gzip(if is_cut { "it ends too early".to_owned() } else { error.to_string() }))
+        })?;
+        let left = self.left.checked_sub(count as u64);
+        self.left = left.ok_or_else(|| io::Error::other(Error::TooLarge { limit: self.limit }))?;
+        Ok(count)
     }
+}
+
+/// All bytes at once: for who needs them all, such as a line by line difference. See [`open`].
+pub fn decode(source: Option<&str>, compression: Option<&str>, limit: u64) -> Result<Vec<u8>, Error> {
+    let mut reader = open(source, compression, limit)?;
+    let mut bytes = Vec::with_capacity(reader.expected());
+    reader.read_to_end(&mut bytes).map_err(Error::of)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use std::io::{self, BufRead, Read};
 
 /// Why a text is no `data:` URL. Positions are byte offsets into the URL, from 0; content is never quoted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,27 +52,114 @@ pub(super) fn check(url: &str) -> Result<(), Error> {
     if parts.base64 { check_base64(&parts).map(|_| ()) } else { check_plain(&parts).map(|_| ()) }
 }
 
-/// The bytes, at most `limit` of them. Nothing is allocated for more.
-pub(super) fn decode(url: &str, limit: u64) -> Result<Vec<u8>, Error> {
+/// The data, to be read in parts; at most `limit` bytes.
+pub(super) fn open(url: &str, limit: u64) -> Result<Data<'_>, Error> {
     let parts = parse(url)?;
-    let within = |length: usize| if length as u64 > limit { Err(Error::TooLarge(limit)) } else { Ok(()) };
-    if parts.base64 {
+    let (length, coding) = if parts.base64 {
         let shape = check_base64(&parts)?;
-        within(shape.bytes)?;
-        let mut to = Vec::with_capacity(shape.bytes);
-        let decoded = if shape.line_breaks {
-            let joined: String = parts.data.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
-            BASE64.decode_vec(joined, &mut to)
-        } else {
-            BASE64.decode_vec(parts.data, &mut to)
-        };
-        // The check has seen all that can be wrong.
-        decoded.map_err(|_| Error::Padding)?;
-        Ok(to)
+        (shape.bytes, if shape.line_breaks { Coding::BrokenBase64 } else { Coding::Base64 })
     } else {
-        let length = check_plain(&parts)?;
-        within(length)?;
-        Ok(unescape(parts.data.as_bytes(), length))
+        (check_plain(&parts)?, Coding::Percent)
+    };
+    if length as u64 > limit {
+        return Err(Error::TooLarge(limit));
+    }
+    Ok(Data { rest: parts.data.as_bytes(), coding, length, buffer: Vec::new(), at: 0 })
+}
+
+/// How data stands in a URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Percent,
+    Base64,
+    /// With line breaks in it.
+    BrokenBase64,
+}
+
+/// Digits of base64 that are decoded at once: whole groups of four.
+const DIGITS: usize = 8 << 10;
+/// Bytes that these give.
+const PART: usize = DIGITS / 4 * 3;
+
+/// Data that was checked, decoded in parts while it is read.
+pub(super) struct Data<'a> {
+    /// What is not decoded yet.
+    rest: &'a [u8],
+    coding: Coding,
+    /// Bytes of all of it.
+    length: usize,
+    /// The part that is decoded; read up to `at`.
+    buffer: Vec<u8>,
+    at: usize,
+}
+
+impl Data<'static> {
+    /// Of no bytes.
+    pub(super) fn empty() -> Self {
+        Self { rest: &[], coding: Coding::Percent, length: 0, buffer: Vec::new(), at: 0 }
+    }
+}
+
+impl Data<'_> {
+    /// Bytes of all of it.
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Decodes the next part.
+    fn fill(&mut self) -> io::Result<()> {
+        self.buffer.resize(PART.min(self.length.next_multiple_of(3)), 0);
+        self.at = 0;
+        let size = match self.coding {
+            Coding::Percent => unescape(&mut self.rest, &mut self.buffer),
+            Coding::Base64 => {
+                let (digits, rest) = self.rest.split_at(self.rest.len().min(DIGITS));
+                self.rest = rest;
+                base64_part(digits, &mut self.buffer)?
+            }
+            Coding::BrokenBase64 => {
+                let mut digits = Vec::with_capacity(DIGITS);
+                while let Some((byte, rest)) = self.rest.split_first()
+                    && digits.len() < DIGITS
+                {
+                    self.rest = rest;
+                    if !matches!(byte, b'\n' | b'\r') {
+                        digits.push(*byte);
+                    }
+                }
+                base64_part(&digits, &mut self.buffer)?
+            }
+        };
+        self.buffer.truncate(size);
+        Ok(())
+    }
+}
+
+/// Whole groups of digits.
+fn base64_part(digits: &[u8], to: &mut [u8]) -> io::Result<usize> {
+    // The check has seen all that can be wrong.
+    BASE64.decode_slice(digits, to).map_err(|_| io::Error::other(Error::Padding))
+}
+
+impl BufRead for Data<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        // Line breaks alone are no part.
+        while self.at == self.buffer.len() && !self.rest.is_empty() {
+            self.fill()?;
+        }
+        Ok(&self.buffer[self.at..])
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.at += count;
+    }
+}
+
+impl Read for Data<'_> {
+    fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
+        let count = self.fill_buf()?.read(part)?;
+        self.consume(count);
+        Ok(count)
     }
 }
 
@@ -181,27 +269,28 @@ static STANDS_FOR_ITSELF: [bool; 256] = {
     table
 };
 
-/// The bytes of percent-encoded data that was checked, `length` of them.
-fn unescape(data: &[u8], length: usize) -> Vec<u8> {
+/// Decodes percent-encoded data that was checked, as much as there is room for; how many bytes that is.
+fn unescape(from: &mut &[u8], to: &mut [u8]) -> usize {
     let digit = |byte: Option<&u8>| match byte {
         Some(byte @ b'0'..=b'9') => byte - b'0',
         Some(byte) => (byte | 0x20).wrapping_sub(b'a').wrapping_add(10),
         None => 0,
     };
-    let mut bytes = vec![0; length];
-    let mut at = 0;
-    for byte in &mut bytes {
+    let (data, mut at, mut size) = (*from, 0, 0);
+    for byte in to {
         *byte = match data.get(at) {
             Some(b'%') => {
                 at += 2;
                 digit(data.get(at - 1)) << 4 | digit(data.get(at))
             }
             Some(byte) => *byte,
-            None => 0,
+            None => break,
         };
         at += 1;
+        size += 1;
     }
-    bytes
+    *from = data.get(at..).unwrap_or_default();
+    size
 }
 
 /// What base64 data amounts to.

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha512};
 use std::collections::HashMap;
 use std::fmt::{self, Arguments};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::io::{BufRead as _, BufReader};
 use std::marker::PhantomData;
 
 /// Decodes contents, each once: a source's are looked at when it is checked, in the merged whole, and by lints.
@@ -19,6 +20,8 @@ pub(in crate::render) struct Decoder<'a> {
     seen: HashMap<(usize, usize, Packing), Result<Decoded, Error>, BuildHasherDefault<PlaceHasher>>,
     /// The texts outlive this, so that no other text is at the place of one of them.
     texts: PhantomData<&'a str>,
+    /// Neither secrets nor what lints look for is looked for.
+    is_blind: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,7 +63,8 @@ pub(in crate::render) struct Decoded {
     pub(in crate::render) content: Content,
     /// They hold a secret.
     pub(in crate::render) secret: Option<Secret>,
-    /// They end in one line end and hold no carriage return and no `<`, as nearly all texts: lints of texts look for no more.
+    /// They are seen to end in one line end and to hold no carriage return and no `<`, as nearly all texts: lints of texts
+    /// look for no more.
     pub(in crate::render) plain: bool,
 }
 
@@ -71,10 +75,20 @@ impl fmt::Debug for Decoder<'_> {
 }
 
 impl<'a> Decoder<'a> {
+    /// One that looks for no secrets: of a config that is judged by its errors alone.
+    pub(in crate::render) fn blind() -> Self {
+        Self { is_blind: true, ..Self::default() }
+    }
+
     pub(in crate::render) fn decode(&mut self, contents: Contents<'a>) -> &Result<Decoded, Error> {
         self.seen.entry(key(contents)).or_insert_with(|| {
-            let (content, bytes) = Content::read(contents.source, contents.shared, compression(contents))?;
-            Ok(Decoded { content, secret: secret::find(&bytes), plain: is_plain(&bytes) })
+            let head = if self.is_blind { Content::PART } else { secret::SEARCH };
+            let (content, first) = Content::read(contents.source, contents.shared, compression(contents), head)?;
+            if self.is_blind {
+                return Ok(Decoded { content, secret: None, plain: false });
+            }
+            let is_whole = content.size() == first.len() as u64;
+            Ok(Decoded { content, secret: secret::find(&first), plain: is_whole && is_plain(&first) })
         })
     }
 
@@ -177,8 +191,8 @@ fn verify(content: &Content, hash: &str, field: Arguments, report: &mut Report) 
     let Some((function, expected)) = hash.split_once('-') else { return };
     let found = match function {
         "sha256" if expected.len() == 64 => hex(content.sha256()),
-        "sha512" if expected.len() == 128 => match content.decode() {
-            Ok(bytes) => hex(&Sha512::digest(bytes)),
+        "sha512" if expected.len() == 128 => match sha512(content) {
+            Ok(digest) => digest,
             Err(_) => return,
         },
         _ => return,
@@ -186,5 +200,20 @@ fn verify(content: &Content, hash: &str, field: Arguments, report: &mut Report) 
     if !found.eq_ignore_ascii_case(expected) {
         let message = format!("the contents have another digest: {function}-{found}");
         report.add(&rule::CONTENTS_HASH, format_args!("{field}.verification.hash"), message);
+    }
+}
+
+fn sha512(content: &Content) -> Result<String, Error> {
+    let mut reader = BufReader::new(content.open()?);
+    let mut digest = Sha512::new();
+    loop {
+        let count = match reader.fill_buf().map_err(Error::of)? {
+            [] => return Ok(hex(&digest.finalize())),
+            part => {
+                digest.update(part);
+                part.len()
+            }
+        };
+        reader.consume(count);
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 /// How far into a text is looked, in bytes: files with secrets are small, and so are files of certificates.
-const SEARCH: usize = 1 << 20;
+pub(super) const SEARCH: usize = 1 << 20;
 
 /// Shortest password that is taken for one, in characters.
 const PASSWORD_MIN: usize = 5;
@@ -59,14 +59,66 @@ pub(in crate::render) fn find(bytes: &[u8]) -> Option<Secret> {
     if text.contains('\0') {
         return None;
     }
-    let lines = text.lines().filter(|line| may_tell(line) && !is_comment(line));
-    let found: Vec<Secret> = lines.filter_map(in_line).collect();
+    let found: Vec<Secret> = telling_lines(text).filter(|line| !is_comment(line)).filter_map(in_line).collect();
     [Secret::Token, Secret::Password].into_iter().find(|kind| found.contains(kind))
 }
 
-/// Whether a line is worth a closer look: it is long enough for a token, or has a mark behind a name or a login.
-fn may_tell(line: &str) -> bool {
-    line.len() >= SHORTEST_TOKEN || line.bytes().any(|b| matches!(b, b'=' | b':' | b'@'))
+/// What a byte means to [`telling_lines`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// One of a token.
+    Token,
+    /// Behind a name, or a login.
+    Mark,
+    LineEnd,
+    Other,
+}
+
+static CLASSES: [Class; 256] = {
+    let mut classes = [Class::Other; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        if is_token_char(byte as char) {
+            classes[byte as usize] = Class::Token;
+        }
+        byte += 1;
+    }
+    classes[b'=' as usize] = Class::Mark;
+    classes[b':' as usize] = Class::Mark;
+    classes[b'@' as usize] = Class::Mark;
+    classes[b'\n' as usize] = Class::LineEnd;
+    classes
+};
+
+/// The lines that are worth a closer look: with characters of a token in a row, enough for the shortest, or with a mark behind
+/// a name or a login. In one pass over the bytes: most lines of most files are none.
+fn telling_lines(text: &str) -> impl Iterator<Item = &str> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < bytes.len() {
+            let begin = at;
+            let (mut row, mut tells) = (0, false);
+            while let Some(byte) = bytes.get(at) {
+                at += 1;
+                match CLASSES[usize::from(*byte)] {
+                    Class::Token => {
+                        row += 1;
+                        tells |= row >= SHORTEST_TOKEN;
+                    }
+                    Class::Mark => (row, tells) = (0, true),
+                    Class::Other => row = 0,
+                    Class::LineEnd => break,
+                }
+            }
+            if tells {
+                let line = &text[begin..at];
+                let line = line.strip_suffix('\n').unwrap_or(line);
+                return Some(line.strip_suffix('\r').unwrap_or(line));
+            }
+        }
+        None
+    })
 }
 
 fn is_comment(line: &str) -> bool {
@@ -89,8 +141,8 @@ fn in_line(line: &str) -> Option<Secret> {
     by_name.or_else(|| (line.as_bytes().contains(&b'@') && in_url(line)).then_some(Secret::Password))
 }
 
-fn is_token_char(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "._-".contains(c)
+const fn is_token_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
 }
 
 /// `xoxb-` and twenty characters, in bytes; a JSON web token is longer.
@@ -216,6 +268,26 @@ mod tests {
         }
         assert_eq!(find(b"\xff\n-----BEGIN PRIVATE KEY-----"), Some(Secret::PrivateKey), "beside what is no text");
         assert_eq!(find(b"\xff\npassword=hunter22\n"), None);
+    }
+
+    /// Every line that says something is looked at, and as a line.
+    #[test]
+    fn no_line_that_tells_is_passed_over() {
+        let token = "a".repeat(SHORTEST_TOKEN);
+        let almost = "a".repeat(SHORTEST_TOKEN - 1);
+        let text = format!("{almost}\n{almost} {almost}\r\n{token}\r\n\n=\nä:\n@\n{almost}ä{almost}\nx {token}");
+        let token_behind = format!("x {token}");
+        assert_eq!(telling_lines(&text).collect::<Vec<_>>(), [token.as_str(), "=", "ä:", "@", &token_behind]);
+        let anything = proptest::string::string_regex("([a-z=:@ ä\r\n]|ghp_[a-z0-9]{36}){0,60}").unwrap();
+        proptest::test_runner::TestRunner::default()
+            .run(&anything, |text| {
+                let slowly: Vec<Secret> = text.lines().filter(|line| !is_comment(line)).filter_map(in_line).collect();
+                let quickly: Vec<Secret> =
+                    telling_lines(&text).filter(|line| !is_comment(line)).filter_map(in_line).collect();
+                proptest::prop_assert_eq!(quickly, slowly);
+                Ok(())
+            })
+            .unwrap();
     }
 
     #[test]
