@@ -594,6 +594,10 @@ impl World {
                 p.held = Some(self.disk.held.clone());
             }
             Step::ForgetFailure => {
+                if self.force {
+                    // Taken, for good: a boot may remove the file before it has had its effect.
+                    self.gave_up = None;
+                }
                 self.disk.held.failed = None;
                 p.held = Some(self.disk.held.clone());
             }
