@@ -114,6 +114,8 @@ impl Here {
                     Ok(journal)
                 }
                 Outcome::Failed(mut journal, text) => {
+                    // Without a bus an undo waits until there is one again.
+                    mend_bus();
                     self.disk.back(&mut journal).await.unwrap();
                     journal.actions.iter_mut().for_each(|action| action.done = false);
                     let undone = actions::run(&self.disk, journal, Duration::from_secs(1)).await;
@@ -230,19 +232,28 @@ fn others(here: &Here) {
     systemctl(&["unmask", "--runtime", "none-masked.service"]);
 }
 
+/// Where `systemctl` is answered, and where that is put aside.
+const BUS: [(&str, &str); 2] = [
+    ("/run/systemd/private", "/run/systemd/private.aside"),
+    ("/run/dbus/system_bus_socket", "/run/dbus/system_bus_socket.aside"),
+];
+
+fn mend_bus() {
+    for (at, aside) in BUS {
+        let _ = fs::rename(aside, at);
+    }
+}
+
 /// Nobody answers `systemctl`.
 fn no_bus(here: &Here) {
-    let (socket, aside) = ("/run/systemd/private", "/run/systemd/private.aside");
-    let bus = ["/run/dbus/system_bus_socket", "/run/dbus/aside"];
-    fs::rename(socket, aside).unwrap();
-    let has_bus = fs::rename(bus[0], bus[1]).is_ok();
+    for (at, aside) in BUS {
+        // There need not be a D-Bus daemon.
+        let _ = fs::rename(at, aside);
+    }
     let to = units(&[json!({"name": "t.service", "contents": BODY})]);
     let begun = Instant::now();
     let ended = here.update(&json!({}), &to, &[Action::DaemonReload, Action::Restart("t.service".into())]);
-    fs::rename(aside, socket).unwrap();
-    if has_bus {
-        fs::rename(bus[1], bus[0]).unwrap();
-    }
+    mend_bus();
     let text = ended.unwrap_err();
     println!("no bus: {:.1?}, {text}", begun.elapsed());
     assert!(text.contains("systemctl daemon-reload") && text.contains("connect"), "{text}");

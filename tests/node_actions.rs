@@ -11,7 +11,6 @@ mod programs;
 use mcx::change::Action;
 use mcx::node::actions::{self, Outcome};
 use mcx::node::journal::{Journal, NotedAction, Stage};
-use nix::mount::{MsFlags, mount};
 use node_root::{Node, config, empty, file};
 use programs::{Mounted, of_this_machine};
 use std::time::{Duration, Instant};
@@ -27,10 +26,7 @@ impl Booted {
     fn new(script: &str) -> Option<Self> {
         let node = Node::lasting()?;
         let mut mounts = of_this_machine(&node);
-        let first_in_path = node.at("/usr/local/sbin");
-        mount(Some("tmpfs"), &first_in_path, Some("tmpfs"), MsFlags::empty(), Some("size=1m")).unwrap();
-        mounts.insert(0, Mounted(first_in_path));
-        node.write("/usr/local/sbin/systemctl", &format!("#!/bin/sh\necho \"$@\" >>/calls\n{script}\n"), 0o755);
+        mounts.insert(0, programs::systemctl(&node, &format!("echo \"$@\" >>/calls\n{script}")));
         node.write("/etc/systemd/system/app.service", "[Service]\nExecStart=/bin/true\n", 0o644);
         std::fs::create_dir_all(node.at("/run/systemd/system")).unwrap();
         Some(Self { _mounts: mounts, node })

@@ -112,6 +112,11 @@ impl Daemon {
         self.until("healed", || self.api.annotation("state") == "Done" && self.api.annotation("reason").is_empty())
     }
 
+    /// How often the daemon has written to its Node; an Event of what was before may come late.
+    fn patches(&self) -> usize {
+        self.api.state().said.iter().filter(|text| text.starts_with('[')).count()
+    }
+
     /// Processor time, of all threads.
     fn cpu(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
@@ -252,7 +257,7 @@ impl Drop for Stop<'_> {
 fn busy(daemon: &Daemon, what: &str, disturb: impl Fn() + Sync) -> (usize, usize, Duration) {
     let time = Duration::from_secs(if std::env::var_os("MCX_SOAK").is_some() { 60 } else { 4 });
     let stop = AtomicBool::new(false);
-    let (said, cpu) = (daemon.api.state().said.len(), daemon.cpu());
+    let (said, cpu) = (daemon.patches(), daemon.cpu());
     let mut count = 0;
     std::thread::scope(|scope| {
         let disturbing = scope.spawn(|| {
@@ -267,8 +272,8 @@ fn busy(daemon: &Daemon, what: &str, disturb: impl Fn() + Sync) -> (usize, usize
         stop.store(true, Ordering::Relaxed);
         count = disturbing.join().unwrap();
     });
-    let (said, cpu) = (daemon.api.state().said.len() - said, daemon.cpu() - cpu);
-    println!("{what}: {count} changes in {time:?}, {said} requests, {cpu:?} of a processor");
+    let (said, cpu) = (daemon.patches() - said, daemon.cpu() - cpu);
+    println!("{what}: {count} changes in {time:?}, {said} writes to the Node, {cpu:?} of a processor");
     (count, said, cpu / u32::try_from(time.as_secs()).unwrap())
 }
 

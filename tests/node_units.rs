@@ -460,6 +460,7 @@ fn l17_a_unit_that_is_enabled_until_the_next_boot_is_disabled_for_this_one_too()
     let Some(node) = Node::lasting() else { return };
     // A folder in `/run/systemd` is what a running systemd is known by: `systemctl` is that of the root from then on.
     let mounts = programs::of_this_machine(&node);
+    let offline = programs::systemctl(&node, "SYSTEMD_OFFLINE=1 exec /usr/bin/systemctl \"$@\"");
     node.write("/etc/systemd/system/app.service", BODY, 0o644);
     node.systemctl(&["enable", "--runtime", "app.service"]);
     assert_eq!(node.systemctl(&["is-enabled", "app.service"]), "enabled-runtime");
@@ -475,7 +476,7 @@ fn l17_a_unit_that_is_enabled_until_the_next_boot_is_disabled_for_this_one_too()
     node.systemctl(&["enable", "--runtime", "app.service"]);
     node.update(&on, &off);
     assert_eq!(node.systemctl(&["is-enabled", "app.service"]), "disabled");
-    drop(mounts);
+    drop((offline, mounts));
 }
 
 /// What `systemctl` says of a unit that somebody else has made: none of it is a reason to do anything, or to fail.

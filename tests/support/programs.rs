@@ -26,3 +26,11 @@ pub(crate) fn of_this_machine(node: &Node) -> Vec<Mounted> {
     }
     mounts
 }
+
+/// Over these, `systemctl` as a shell script. Must go before them.
+pub(crate) fn systemctl(node: &Node, script: &str) -> Mounted {
+    let first_in_path = node.at("/usr/local/sbin");
+    mount(Some("tmpfs"), &first_in_path, Some("tmpfs"), MsFlags::empty(), Some("size=1m")).unwrap();
+    node.write("/usr/local/sbin/systemctl", &format!("#!/bin/sh\n{script}\n"), 0o755);
+    Mounted(first_in_path)
+}
