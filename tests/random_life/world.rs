@@ -262,18 +262,18 @@ impl World {
             .unwrap();
         let mut process = Process(child);
         let start = Instant::now();
+        let mut told = start;
         loop {
             if let Some(ended) = process.0.try_wait().unwrap() {
                 assert_eq!(ended.code(), Some(sysfault::KILLED), "{}", self.log());
                 self.kills += 1;
                 return;
             }
-            self.api.serve_drains();
+            self.wait(&mut told);
             let boots = self.api.annotation("phase").starts_with("Rebooting");
             if boots || self.says(outcome).is_ok() || start.elapsed() > LIMIT {
                 return process.stop();
             }
-            std::thread::sleep(Duration::from_millis(3));
         }
     }
 
@@ -303,12 +303,24 @@ impl World {
         Err(format!("the node says {said}\nand not {:?} at {current}", outcome.says))
     }
 
+    /// Waits a little. This API server does not keep what happens between a list and the watch that follows it: it is told
+    /// again now and then.
+    fn wait(&self, told: &mut Instant) {
+        if told.elapsed() > Duration::from_millis(700) {
+            *told = Instant::now();
+            self.api.change(|_| {});
+        }
+        self.api.serve_drains();
+        std::thread::sleep(Duration::from_millis(3));
+    }
+
     /// Waits for what comes of a step.
     fn settle(&mut self, outcome: &Outcome) {
         let start = Instant::now();
+        let mut told = start;
         let mut booted = false;
         loop {
-            self.api.serve_drains();
+            self.wait(&mut told);
             if self.api.annotation("phase").starts_with("Rebooting") && !booted {
                 assert!(outcome.boots, "a reboot that nothing asks for: {:?}", self.api.state().story);
                 assert!(self.api.is_cordoned(), "rebooted undrained");
@@ -325,7 +337,6 @@ impl World {
                 says.err().unwrap_or_default(),
                 outcome.boots
             );
-            std::thread::sleep(Duration::from_millis(3));
         }
     }
 
