@@ -119,7 +119,10 @@ fn each_change_of_what_is_managed_is_named_and_no_other_ever_is() {
                 while managed.load(Ordering::Relaxed).min(others.load(Ordering::Relaxed)) < wanted {
                     match run(&template, next.fetch_add(1, Ordering::Relaxed)) {
                         Ok(case) => {
-                            managed.fetch_add(case.managed, Ordering::Relaxed);
+                            let before = managed.fetch_add(case.managed, Ordering::Relaxed);
+                            if before / 500 != (before + case.managed) / 500 {
+                                println!("random drift: {} changes so far", before + case.managed);
+                            }
                             others.fetch_add(case.others, Ordering::Relaxed);
                         }
                         Err(why) => failed.lock().unwrap().push(why),

@@ -94,7 +94,8 @@ fn after_every_step_of_a_random_life_the_node_is_as_the_model_has_it() {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let steps = life(number);
                     match live(&steps, &counts) {
-                        Ok(true) => {}
+                        // A long run says how far it is.
+                        Ok(true) => println!("random life: {} steps so far", counts.steps.load(Ordering::Relaxed)),
                         Ok(false) => return,
                         Err(why) => {
                             failed.lock().unwrap().push(());

@@ -226,7 +226,7 @@ pub(super) fn enablements(
             word = "enabled";
         }
         found.extend(enablement(unit, *enabled, word));
-        if *enabled && matches!(word, "enabled" | units::BAD) {
+        if *enabled && matches!(word, "enabled" | "indirect" | units::BAD) {
             let lacking = units::lacking(root, unit, layout.units.get(unit))?;
             let what = lacking.map(|path| format!("lacks the link {path}, expected enabled"));
             found.extend(what.map(|what| Deviation { item: unit.clone(), what }));

@@ -177,10 +177,10 @@ pub(super) fn lacking(root: &Root, unit: &str, is: Option<&UnitItem>) -> Result<
     }
     let Body::Found(install) = body(root, unit, &[])? else { return Ok(None) };
     let starts: Vec<String> = install.links(unit).into_iter().filter(|link| link.contains('/')).collect();
-    let (present, _) = links(root, &BTreeSet::from([unit.to_owned()]))?;
-    let Some(first) = starts.first().filter(|_| !present.keys().any(|path| split(path).0 != UNIT_DIR)) else {
+    let Some(first) = starts.first() else { return Ok(None) };
+    if has_links(root, unit)? {
         return Ok(None);
-    };
+    }
     for path in starts.iter().flat_map(|link| SEARCH.map(|dir| format!("{dir}/{link}"))) {
         if is_there(&path)? {
             return Ok(None);
@@ -189,9 +189,10 @@ pub(super) fn lacking(root: &Root, unit: &str, is: Option<&UnitItem>) -> Result<
     Ok(Some(unit_path(first)))
 }
 
-/// Whether there is any link that enables a unit.
+/// Whether there is any link that starts a unit.
 pub(super) fn has_links(root: &Root, unit: &str) -> Result<bool, Error> {
-    Ok(!links(root, &BTreeSet::from([unit.to_owned()]))?.0.is_empty())
+    let (present, _) = links(root, &BTreeSet::from([unit.to_owned()]))?;
+    Ok(present.keys().any(|path| split(path).0 != UNIT_DIR))
 }
 
 /// Disables a unit that is enabled, for this boot too (L-17). `goes`: its file is about to go, and of a template the

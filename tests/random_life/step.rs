@@ -197,7 +197,7 @@ fn any_unit() -> impl Strategy<Value = (String, UnitIs)> {
 fn any_config() -> impl Strategy<Value = ConfigIs> {
     let files = prop::collection::vec(any_file(), 0..5);
     let units = prop::collection::vec(any_unit(), 0..4);
-    let keys = prop::option::of(prop::collection::btree_set(1..4_u8, 0..3));
+    let keys = prop::option::of(prop::collection::btree_set(1..4_u8, 1..3));
     (files, units, keys).prop_map(|(files, units, keys)| ConfigIs {
         files: files.into_iter().collect(),
         units: units.into_iter().collect(),
