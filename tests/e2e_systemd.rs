@@ -81,7 +81,7 @@ fn named(config: &Value) -> NamedConfig {
     } else {
         format!("rendered-worker-{}", Items::from_config(config).unwrap().hash())
     };
-    NamedConfig { name: name.into(), config: config.clone().into() }
+    NamedConfig { name: name.into(), config: config.clone().into(), ..NamedConfig::default() }
 }
 
 fn units(units: &[Value]) -> Value {

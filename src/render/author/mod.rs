@@ -23,8 +23,7 @@ pub use policy::policy;
 
 use super::finding::Finding;
 use super::items::Owner;
-use super::lint::View;
-use super::{load, nearest, render, select};
+use super::{load, nearest, render, select, survey};
 use crate::api::{
     API_VERSION, IGNITION_VERSION, MachineConfig, MachineConfigPool, MachineConfigPoolSpec, SSH_USER, label, shipped,
 };
@@ -188,7 +187,7 @@ pub fn findings(yaml: String, role: &str, pools: &[MachineConfigPool]) -> Vec<Fi
     if !loaded.has_errors() {
         let pool = pools.iter().find(|pool| pool.name() == role).cloned().unwrap_or_else(|| pool_of(role));
         found.extend(render(&pool, configs).findings);
-        found.extend(View::new(&[pool], configs).findings());
+        found.extend(survey(std::slice::from_ref(&pool), configs, &[]).lints());
         found.extend(select::unselected(pools, configs).into_iter().map(|finding| unknown_role(finding, role, pools)));
     }
     for finding in &mut found {

@@ -96,7 +96,9 @@ fn is_turned(view: &View, pool: &PoolView, loser: &str, winner: &str) -> bool {
 fn is_overriding(view: &View, pool: &PoolView, loser: &str, winner: &str) -> bool {
     let is_shipped = |pool: &PoolView| [label::MASTER, label::WORKER].contains(&pool.pool.name());
     let worker = view.pools().iter().find(|pool| pool.pool.name() == label::WORKER);
-    let of_worker = |object: &str| worker.is_some_and(|w| w.merged.sources.iter().any(|s| bare(&s.object) == object));
+    let of_worker = |object: &str| {
+        worker.is_some_and(|w| w.merged.sources.iter().any(|s| s.object.strip_prefix("MachineConfig/") == Some(object)))
+    };
     !is_shipped(pool) && of_worker(loser) && !of_worker(winner)
 }
 

@@ -391,7 +391,7 @@ fn a_unit_or_drop_in_that_is_brought_as_a_file_is_told_where_it_belongs() {
     let help = |path: &str, other: Option<MachineConfig>| {
         let sources: Vec<MachineConfig> =
             [file("50-a", path, "[Service]\nNice=1\n")].into_iter().chain(other).collect();
-        let found = View::new(&[worker()], &sources).findings();
+        let found = lints(&[worker()], &sources);
         found.into_iter().find(|f| f.rule == "unit-as-file").map(|f| {
             assert_eq!(
                 (f.object.as_str(), f.path.as_str()),
