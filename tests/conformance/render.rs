@@ -63,10 +63,10 @@ pub(crate) fn source(case: &Case) -> Judged {
     }
     let mut sources = [source];
     let of_source = |findings: &[Finding]| -> Vec<Finding> { errors(findings).cloned().collect() };
-    let alone = survey(&[], &[&sources[0].machine_config()]);
+    let said = alone(&sources[0]);
     let rendered = render_pool(&translate::pool(), &[sources[0].machine_config()]);
-    if alone.sources.iter().any(|f| f.severity == Severity::Error) && rendered.rendered.is_some() {
-        return Err(format!("refused alone and rendered: {:?}", of_source(&alone.sources)));
+    if said.iter().any(|f| f.severity == Severity::Error) && rendered.rendered.is_some() {
+        return Err(format!("refused alone and rendered: {:?}", of_source(&said)));
     }
     if let Some(verdict) = folded_keys(&sources, case.answer().is_some()).or_else(|| foreign_versions(&sources)) {
         return verdict;
@@ -78,6 +78,12 @@ pub(crate) fn source(case: &Case) -> Judged {
     let mut verdict = Verdict::default();
     refusal::render_rest(&mut sources, &mut Value::Null, &mut verdict)?;
     Ok(verdict)
+}
+
+/// What is said of a source that no pool selects.
+fn alone(source: &Source) -> Vec<Finding> {
+    let config = [source.machine_config()];
+    std::mem::take(&mut survey(&[], &config, &[]).findings)
 }
 
 fn errors(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
@@ -111,7 +117,7 @@ pub(crate) fn foreign_versions(sources: &[Source]) -> Option<Judged> {
         return None;
     }
     for source in foreign {
-        let found = survey(&[], &[&source.machine_config()]).sources;
+        let found = alone(source);
         let said: Vec<&str> = errors(&found).filter(|f| f.path.starts_with("spec.config")).map(|f| f.rule).collect();
         if said != ["ignition-version"] {
             return Some(Err(format!("{} has another version: {found:?}", source.name())));
@@ -138,7 +144,7 @@ pub(crate) fn folded_keys(sources: &[Source], is_accepted: bool) -> Option<Judge
         }
         any = true;
         let (_, theirs) = ignition::parse_value(&reader::as_reference(&text));
-        let found = survey(&[], &[&source.machine_config()]).sources;
+        let found = alone(source);
         let named = |key: &String| {
             let key = format!("/spec/config{key}");
             errors(&found).any(|f| match f.rule {
@@ -260,7 +266,7 @@ pub(crate) fn has_special_bits(file: &Value) -> bool {
 fn special_bits(sources: &[Source]) -> Judged {
     let mut verdict = Verdict::default();
     for source in sources {
-        let found = survey(&[], &[&source.machine_config()]).sources;
+        let found = alone(source);
         for (i, file) in elements(source.ignition(), "/storage/files").enumerate() {
             if !has_special_bits(file) {
                 continue;
