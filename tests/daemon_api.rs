@@ -35,8 +35,8 @@ use mcx::node::host::Host;
 use mcx::node::{cluster, daemon};
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use weather::{Asked, Fault, Sky};
@@ -69,9 +69,9 @@ enum Trouble {
 /// A word for the moment: what was asked for.
 fn name(asked: &Asked) -> String {
     let word = |key: &str| {
-        let patch: Vec<Value> = serde_json::from_str(&asked.body).unwrap_or_default();
+        let steps: Vec<Value> = serde_json::from_str(&asked.body).unwrap_or_default();
         let path = format!("/metadata/annotations/machineconfiguration.alauda.io~1{key}");
-        let add = patch.into_iter().find(|step| step["op"] == "add" && step["path"] == path);
+        let add = steps.into_iter().find(|step| step["op"] == "add" && step["path"] == path);
         add.and_then(|step| step["value"].as_str().and_then(|v| v.split([' ', '-']).next().map(str::to_owned)))
     };
     if asked.method == http::Method::PATCH {
@@ -126,7 +126,11 @@ fn set(machine: &Machine, at: usize, trouble: Trouble) {
             Trouble::Ordered(order) if begins => {
                 orders.lock().unwrap().push(order);
                 // The request that the daemon dies with may have arrived or not.
-                (order != Order::LoseUnder).then_some(if at % 2 == 0 { Fault::Lost } else { Fault::Unanswered })
+                (order != Order::LoseUnder).then_some(if at.is_multiple_of(2) {
+                    Fault::Lost
+                } else {
+                    Fault::Unanswered
+                })
             }
             _ => None,
         }
@@ -244,36 +248,36 @@ fn sweep(cost: Cost, every: usize, troubles: &[Trouble]) {
 
 #[test]
 fn an_api_that_is_away_for_a_moment_costs_nothing_but_time() {
-    sweep(Cost::Restart, 5, &[Trouble::Away(Sky::Refused, SHORT), Trouble::Away(Sky::Silent, SHORT)]);
+    sweep(Cost::Restart, 19, &[Trouble::Away(Sky::Refused, SHORT), Trouble::Away(Sky::Silent, SHORT)]);
 }
 
 #[test]
 fn an_api_that_answers_no_request_costs_nothing_but_time() {
     let answers = [401, 409, 410, 429, 500].map(Fault::Status).into_iter().chain([Fault::Rubbish]);
     let troubles: Vec<Trouble> = answers.map(|fault| Trouble::Answers(fault, SHORT)).collect();
-    sweep(Cost::Restart, 7, &troubles);
+    sweep(Cost::Restart, 29, &troubles);
 }
 
 #[test]
 fn an_api_that_is_away_for_longer_than_the_guard_waits_undoes_only_what_it_cannot_tell_from_a_lost_node() {
-    sweep(Cost::Restart, 5, &[Trouble::Away(Sky::Refused, LONG), Trouble::Away(Sky::Silent, LONG)]);
+    sweep(Cost::Restart, 19, &[Trouble::Away(Sky::Refused, LONG), Trouble::Away(Sky::Silent, LONG)]);
 }
 
 #[test]
 fn a_request_that_comes_late_or_is_lost_is_made_once() {
     let late = |seconds| Trouble::Once(Fault::Late(Duration::from_secs(seconds)));
-    sweep(Cost::Restart, 7, &[late(10), late(17), Trouble::Once(Fault::Lost), Trouble::Once(Fault::Unanswered)]);
+    sweep(Cost::Restart, 29, &[late(10), late(17), Trouble::Once(Fault::Lost), Trouble::Once(Fault::Unanswered)]);
 }
 
 #[test]
 fn another_desired_config_a_new_node_or_a_missing_config_is_met_at_any_moment() {
-    sweep(Cost::Restart, 4, &[Trouble::Desired, Trouble::NewNode, Trouble::ConfigGone(SHORT)]);
+    sweep(Cost::Restart, 13, &[Trouble::Desired, Trouble::NewNode, Trouble::ConfigGone(SHORT)]);
 }
 
 #[test]
 fn a_daemon_a_machine_or_its_state_that_goes_at_any_moment_ends_right() {
     let orders = [Order::Kill, Order::PowerCut, Order::Lose, Order::LoseUnder].map(Trouble::Ordered);
-    sweep(Cost::Restart, 5, &orders);
+    sweep(Cost::Restart, 19, &orders);
 }
 
 #[test]
@@ -286,7 +290,7 @@ fn an_update_that_reboots_ends_right_whatever_happens_at_any_moment() {
         Trouble::Ordered(Order::PowerCut),
         Trouble::Ordered(Order::Kill),
     ];
-    sweep(Cost::Reboot, 7, &troubles);
+    sweep(Cost::Reboot, 29, &troubles);
 }
 
 /// An API server that takes 10 s for each call.
@@ -352,7 +356,7 @@ fn a_list_that_is_never_answered_is_made_anew() {
             let host = Host::open(&root).unwrap().with_program(env!("CARGO_BIN_EXE_mcx").into());
             let disk = Disk::open(host.into(), Duration::ZERO).await.unwrap();
             let cluster = cluster::Cluster::connect(way, "n1".into()).unwrap();
-            let (metrics, ready) = (daemon::Metrics::default(), Default::default());
+            let (metrics, ready) = (daemon::Metrics::default(), Arc::default());
             daemon::run(disk, cluster, daemon::Options::default(), metrics, ready, stopped).await.unwrap();
         });
     });

@@ -427,7 +427,7 @@ fn a_quota_is_as_no_space() {
     let ended = apply(&node, &to, &mut |step| {
         if step == "stage /etc/small/big" {
             let mut file = fs::File::create(&filler).unwrap();
-            while std::io::Write::write_all(&mut file, &[7; 64 << 10]).and_then(|()| file.sync_all()).is_ok() {}
+            while std::io::Write::write_all(&mut file, &vec![7; 64 << 10]).and_then(|()| file.sync_all()).is_ok() {}
         }
     });
     let Ok(Ended::Undone(why)) = ended else { panic!("{ended:?}") };
@@ -469,6 +469,9 @@ fn a_lost_state_folder_is_as_none_and_an_unusable_one_is_named() {
     );
 }
 
+/// What it is called, a name, and how it is made.
+type Making = (&'static str, &'static str, fn(&Path));
+
 /// A device and a named pipe at managed paths, as drift: named, never opened to wait for somebody, never written.
 #[test]
 fn a_pipe_a_socket_or_a_device_in_a_managed_file_s_place_is_named_at_once() {
@@ -476,9 +479,9 @@ fn a_pipe_a_socket_or_a_device_in_a_managed_file_s_place_is_named_at_once() {
     let to = config(&[file("/etc/a", "a\n", 0o644)], &[], None);
     done(&node, &to, "at first");
     let at = node.at("/etc/a");
-    let kinds: [(&str, &str, fn(&Path)); 3] = [
+    let kinds: [Making; 3] = [
         ("a named pipe", "pipe", |at| {
-            nix::unistd::mkfifo(at, nix::sys::stat::Mode::from_bits_truncate(0o644)).unwrap()
+            nix::unistd::mkfifo(at, nix::sys::stat::Mode::from_bits_truncate(0o644)).unwrap();
         }),
         ("a socket", "socket", |at| drop(std::os::unix::net::UnixListener::bind(at).unwrap())),
         // The null device: what is written to it by mistake is lost without a trace, so it is looked at below.

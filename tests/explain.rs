@@ -141,7 +141,7 @@ fn programs_read_the_same_and_contents_are_not_in_it() {
 
 #[test]
 fn render_explain_tells_the_same_stories() {
-    let all = piped(&["render", "--pool", "worker", "-f", "-", "--explain", "-o", "json"], &sources());
+    let all = piped(&["render", "--pool", "worker", "-f", "-", "--explain", "-o", "json"], sources());
     let all: Value = serde_json::from_str(out(&all)).unwrap();
     let one = |item: &str| -> Value {
         let output = explain(&sources(), &[item, "-o", "json"]);
@@ -151,15 +151,15 @@ fn render_explain_tells_the_same_stories() {
         ["/etc/x", "a.service", "boot"].iter().flat_map(|item| one(item).as_array().unwrap().clone()).collect();
     assert_eq!(all["items"].as_array().unwrap(), &expected);
     assert_eq!(all["pool"], "worker");
-    let object = piped(&["render", "--pool", "worker", "-f", "-", "-o", "json"], &sources());
+    let object = piped(&["render", "--pool", "worker", "-f", "-", "-o", "json"], sources());
     let object: Value = serde_json::from_str(out(&object)).unwrap();
     assert_eq!(all["name"], object["metadata"]["name"]);
     // For people the stories alone, for YAML readers the same as JSON.
-    let text = piped(&["render", "--pool", "worker", "-f", "-", "--explain"], &sources());
+    let text = piped(&["render", "--pool", "worker", "-f", "-", "--explain"], sources());
     assert!(out(&text).starts_with("file /etc/x\n  contents: 3 bytes"), "{}", out(&text));
-    let yaml = piped(&["render", "--pool", "worker", "-f", "-", "--explain", "-o", "yaml"], &sources());
+    let yaml = piped(&["render", "--pool", "worker", "-f", "-", "--explain", "-o", "yaml"], sources());
     assert_eq!(mcx::yaml::documents(out(&yaml)).unwrap()[0].value, all);
-    let name = piped(&["render", "--pool", "worker", "-f", "-", "--explain", "-o", "name"], &sources());
+    let name = piped(&["render", "--pool", "worker", "-f", "-", "--explain", "-o", "name"], sources());
     assert_eq!(name.status.code(), Some(2));
 }
 

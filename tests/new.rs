@@ -32,7 +32,7 @@ fn custom_pool(name: &str) -> String {
 
 /// What a node of `pool` has of the output alone, by `mcx render`; nothing may be said of it.
 fn rendered(folder: &Path, output: &Output, pool: &str) -> Items {
-    assert_eq!((output.status.code(), err(&output)), (Some(0), ""), "{}", out(&output));
+    assert_eq!((output.status.code(), err(output)), (Some(0), ""), "{}", out(output));
     let mut whole = output.stdout.clone();
     if pool != "master" && pool != "worker" {
         whole.extend(custom_pool(pool).into_bytes());
@@ -40,7 +40,7 @@ fn rendered(folder: &Path, output: &Output, pool: &str) -> Items {
     fs::write(folder.join("made.yaml"), whole).unwrap();
     let made = folder.join("made.yaml").display().to_string();
     let render = mcx(&["render", "--pool", pool, "-f", &made, "-o", "json"]);
-    assert_eq!((render.status.code(), err(&render)), (Some(0), ""), "{}", out(&output));
+    assert_eq!((render.status.code(), err(&render)), (Some(0), ""), "{}", out(output));
     let object: serde_json::Value = serde_json::from_slice(&render.stdout).unwrap();
     Items::from_config(&object["spec"]["config"]).unwrap()
 }

@@ -175,9 +175,13 @@ fn events_that_were_lost_count_as_one() {
         // Two names in turn, since an event that equals the last one is not queued.
         let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
         let names = ["/etc/noise-1", "/etc/noise-2"].map(|name| node.at(name));
-        names.iter().for_each(|name| fs::write(name, "").unwrap());
+        for name in &names {
+            fs::write(name, "").unwrap();
+        }
         for _ in 0..limit.trim().parse::<usize>().unwrap() {
-            names.iter().for_each(|name| fs::set_permissions(name, fs::Permissions::from_mode(0o600)).unwrap());
+            for name in &names {
+                fs::set_permissions(name, fs::Permissions::from_mode(0o600)).unwrap();
+            }
         }
         let begun = Instant::now();
         tokio::time::timeout(PATIENCE, disk.changed(&items)).await.expect("the overflow was not told").unwrap();
@@ -272,7 +276,7 @@ fn busy(daemon: &Daemon, what: &str, disturb: impl Fn() + Sync) -> (usize, usize
         stop.store(true, Ordering::Relaxed);
         count = disturbing.join().unwrap();
     });
-    let (said, cpu) = (daemon.patches() - said, daemon.cpu() - cpu);
+    let (said, cpu) = (daemon.patches() - said, daemon.cpu().saturating_sub(cpu));
     println!("{what}: {count} changes in {time:?}, {said} writes to the Node, {cpu:?} of a processor");
     (count, said, cpu / u32::try_from(time.as_secs()).unwrap())
 }
@@ -306,9 +310,13 @@ fn a_flood_of_events_keeps_the_daemon_from_nothing() {
     let Some(node) = Node::lasting() else { return };
     let daemon = Daemon::plain(&node, &managed("/opt/a/x.conf"), "1h");
     let names = ["/opt/a/noise-1", "/opt/a/noise-2"].map(|name| node.at(name));
-    names.iter().for_each(|name| fs::write(name, "").unwrap());
+    for name in &names {
+        fs::write(name, "").unwrap();
+    }
     let (_, said, cpu) = busy(&daemon, "a flood of events", || {
-        names.iter().for_each(|name| fs::set_permissions(name, fs::Permissions::from_mode(0o600)).unwrap());
+        for name in &names {
+            fs::set_permissions(name, fs::Permissions::from_mode(0o600)).unwrap();
+        }
     });
     assert_eq!(said, 0);
     println!("a flood of events: {cpu:?} of each second");

@@ -106,7 +106,7 @@ impl Scenario {
 fn an_update_of_many_files_that_is_killed_is_ended_by_the_next_run() {
     let Some(scenario) = Scenario::new() else { return };
     scenario.each(&scenario.template, Fault::Kill, |_, ended, when| {
-        assert_eq!(ended.code, KILLED, "{when}: {}", ended.err)
+        assert_eq!(ended.code, KILLED, "{when}: {}", ended.err);
     });
 }
 

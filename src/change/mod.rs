@@ -151,14 +151,15 @@ impl fmt::Display for ChangeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         let items: Vec<(Item, Difference)> = self.items().collect();
-        let is_file = |item: &Item| matches!(item, Item::File(_));
-        let is_unit = |item: &Item| matches!(item, Item::Unit(_));
-        let is_dropin = |item: &Item| matches!(item, Item::DropIn { .. });
-        let nouns: [(&str, &dyn Fn(&Item) -> bool); 3] =
-            [("file", &is_file), ("unit", &is_unit), ("drop-in", &is_dropin)];
-        for (noun, is_one) in nouns {
+        let noun_of = |item: &Item| match item {
+            Item::File(_) => "file",
+            Item::Unit(_) => "unit",
+            Item::DropIn { .. } => "drop-in",
+            Item::Keys => "keys",
+        };
+        for noun in ["file", "unit", "drop-in"] {
             for kind in [Difference::Added, Difference::Changed, Difference::Removed] {
-                match items.iter().filter(|(item, difference)| is_one(item) && *difference == kind).count() {
+                match items.iter().filter(|(item, difference)| noun_of(item) == noun && *difference == kind).count() {
                     0 => {}
                     1 => parts.push(format!("1 {noun} {kind}")),
                     n => parts.push(format!("{n} {noun}s {kind}")),

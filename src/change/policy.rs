@@ -210,9 +210,9 @@ fn actions(at: &str, list: &[PolicyAction], found: &mut Vec<String>) {
     for (i, action) in list.iter().enumerate() {
         let at = format!("{at}[{i}]");
         if !TYPES.contains(&action.type_.as_str()) {
-            let (type_, types) = (one_line(&action.type_), TYPES.join(", "));
+            let (found_type, known) = (one_line(&action.type_), TYPES.join(", "));
             let meant = nearest::hint(&action.type_, TYPES).map_or_else(String::new, |hint| format!("; {hint}"));
-            found.push(format!("{at}.type: `{type_}` is not one of {types}{meant}"));
+            found.push(format!("{at}.type: `{found_type}` is not one of {known}{meant}"));
             // Which fields belong to it is not known.
             continue;
         }

@@ -156,10 +156,9 @@ impl Life {
         let mut tree = whole_of(root);
         let mut hasher = DefaultHasher::new();
         tree.hash(&mut hasher);
-        let state: Tree = tree.extract_if(.., |path, _| is_state(path)).collect();
+        let own: Tree = tree.extract_if(.., |path, _| is_state(path)).collect();
         let mut records = BTreeMap::new();
-        for (path, entry) in
-            state.iter().filter(|(path, _)| Path::new(path).extension().is_some_and(|end| end == "json"))
+        for (path, entry) in own.iter().filter(|(path, _)| Path::new(path).extension().is_some_and(|end| end == "json"))
         {
             // A line that says what it is, and one that is it.
             let text = String::from_utf8_lossy(&entry.4);
@@ -174,7 +173,7 @@ impl Life {
         let journal = records.get("/var/lib/mcx/journal.json");
         let is_guarded = journal.is_some_and(|journal| journal["guard"]["left"] == true);
         let stage = journal.map(|journal| word(&journal["stage"]));
-        Ok(Self { tree, state, current, stage, is_guarded, digest: hasher.finish() })
+        Ok(Self { tree, state: own, current, stage, is_guarded, digest: hasher.finish() })
     }
 
     /// What is at a path, be it mcx's own.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 const ETC: &str = "/etc/systemd/system";
 /// Where systemd looks first.
@@ -45,11 +46,14 @@ impl Dice {
 /// Findings: item, and a part of what is said.
 type Said = BTreeSet<(String, String)>;
 
+/// Makes a change by random choices, and says what must be named.
+type Make = dyn Fn(&Node, &mut Dice) -> Said;
+
 pub(crate) struct Change {
     pub(crate) name: &'static str,
     /// Two changes of one subject may take each other back.
     pub(crate) subject: &'static str,
-    pub(crate) make: Box<dyn Fn(&Node, &mut Dice) -> Said>,
+    pub(crate) make: Box<Make>,
 }
 
 fn change(subject: &'static str, name: &'static str, make: impl Fn(&Node, &mut Dice) -> Said + 'static) -> Change {
@@ -315,7 +319,7 @@ fn from_elsewhere() -> Vec<Change> {
     let hidden = |name: &'static str, item: &'static str, subject: &'static str| {
         change(subject, "hidden where systemd looks first", move |node, dice| {
             let path = format!("{}/{name}", dice.of(&FIRST));
-            if dice.below(2) == 0 && name.ends_with(".conf") {
+            if dice.below(2) == 0 && Path::new(name).extension().is_some_and(|end| end == "conf") {
                 // Which is a mask.
                 node.write(&path, "", 0o644);
             } else {
@@ -438,7 +442,7 @@ pub(crate) fn other_changes() -> Vec<Change> {
             fs::set_permissions(node.at(dir), fs::Permissions::from_mode(dice.of(&[0o700, 0o711, 0o755]))).unwrap();
         }),
         other_of("/opt/tool/bin", "a folder moved behind a link of root's", |node, _| {
-            swap(node, "/opt/tool", "there", 0)
+            swap(node, "/opt/tool", "there", 0);
         }),
         // Nothing starts it by that.
         other("another name of a unit", |node, dice| {
@@ -446,7 +450,7 @@ pub(crate) fn other_changes() -> Vec<Change> {
             link(node, &format!("/usr/lib/systemd/system/{unit}"), "/etc/systemd/system/v.service");
         }),
         other_of("app.service", "a drop-in that systemd cannot read", |node, dice| {
-            odd_dropin(node, dice, "app.service")
+            odd_dropin(node, dice, "app.service");
         }),
         other_of("chronyd.service", "a vendor's drop-in that systemd cannot read", |node, dice| {
             odd_dropin(node, dice, "chronyd.service");

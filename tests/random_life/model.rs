@@ -106,7 +106,7 @@ fn ancestors(path: &str) -> Vec<&str> {
 
 /// Whether a path is a link that may enable a unit, or a folder of such.
 pub(crate) fn is_link_dir(path: &str) -> bool {
-    parent(path) == ETC && (path.ends_with(".wants") || path.ends_with(".requires"))
+    parent(path) == ETC && [".wants", ".requires"].iter().any(|end| path.ends_with(end))
 }
 
 fn body_of(config: Option<&ConfigIs>, unit: &str) -> Option<usize> {
@@ -207,15 +207,16 @@ impl Model {
         let is_wrong = match (enabled, word) {
             (true, "disabled" | "masked" | "masked-runtime" | "not-found") | (false, "enabled") => true,
             // One link is enough for the word. Those of a body that mcx brought are known; of others one must start it.
-            (true, "enabled") => match body_of(Some(config), unit) {
-                Some(body) => install(unit, BODIES[body]).iter().any(|path| !self.disk.contains_key(path)),
-                None => {
+            (true, "enabled") => {
+                if let Some(body) = body_of(Some(config), unit) {
+                    install(unit, BODIES[body]).iter().any(|path| !self.disk.contains_key(path))
+                } else {
                     let (_, found) = Self::found(&self.disk, unit).unwrap_or_default();
                     let starts = |path: &String| is_link_dir(parent(path));
                     install(unit, &String::from_utf8_lossy(&found.4)).iter().any(starts)
                         && !self.links(unit).keys().any(starts)
                 }
-            },
+            }
             _ => false,
         };
         is_wrong.then(|| (unit.to_owned(), "enablement"))
@@ -653,7 +654,7 @@ impl Model {
             if !drift.contains(&(unit.clone(), "enablement")) {
                 continue;
             }
-            if self.disk.get(&format!("{RUNTIME}/{unit}")).is_some() {
+            if self.disk.contains_key(&format!("{RUNTIME}/{unit}")) {
                 self.disk.remove(&format!("{RUNTIME}/{unit}"));
             }
             // Masked by a hand where no path is managed.

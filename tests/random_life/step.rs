@@ -143,6 +143,7 @@ pub(crate) enum UnitHand {
 
 /// Which kinds of item cost a reboot; the others cost nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each kind of item has its own")]
 pub(crate) struct PolicyIs {
     pub(crate) files: bool,
     /// Those below `/etc/was`.

@@ -340,11 +340,11 @@ impl Drop for Machine {
 
 /// What is wrong with a Node that says Done, when it does.
 fn wrong(root: &Path, node: &Value) -> Option<String> {
-    let note = |key: &str| node["metadata"]["annotations"][format!("machineconfiguration.alauda.io/{key}")].as_str();
-    if note("state") != Some("Done") {
+    let said = |key: &str| node["metadata"]["annotations"][format!("machineconfiguration.alauda.io/{key}")].as_str();
+    if said("state") != Some("Done") {
         return None;
     }
-    let current = note("currentConfig").unwrap_or_default();
+    let current = said("currentConfig").unwrap_or_default();
     let at = |path: &str| root.join(path.trim_start_matches('/'));
     let text = |path: &str| fs::read_to_string(at(path)).unwrap_or_default().trim().to_owned();
     let (file, running) = (text(FILE), text(RUNNING));

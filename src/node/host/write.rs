@@ -181,8 +181,8 @@ impl Place {
         mkfifoat(&self.dir, self.staged.as_str(), Mode::from_bits_truncate(0o600) | FRESH)?;
         let made = self.made(SFlag::S_IFIFO)?;
         own(&made, meta.uid, meta.gid)?;
-        let mode = Mode::from_bits_truncate(meta.mode);
-        Ok(fchmodat(AT_FDCWD, &fd_path(&made), mode, FchmodatFlags::FollowSymlink)?)
+        let bits = Mode::from_bits_truncate(meta.mode);
+        Ok(fchmodat(AT_FDCWD, &fd_path(&made), bits, FchmodatFlags::FollowSymlink)?)
     }
 
     /// Stages an empty directory.
