@@ -273,14 +273,13 @@ impl Machine {
         let start = Instant::now();
         while !is(self) {
             self.tick();
-            assert!(
-                start.elapsed() < Duration::from_secs(150),
-                "{what} never came: {:?}\n{:?}\n{:?}\n{}",
-                self.api.state().story,
-                self.api.state().node,
-                self.calls(),
-                self.log()
-            );
+            if start.elapsed() > Duration::from_secs(150) {
+                let (story, node) = {
+                    let state = self.api.state();
+                    (state.story.clone(), state.node.clone())
+                };
+                panic!("{what} never came: {story:?}\n{node:?}\n{:?}\n{}", self.calls(), self.log());
+            }
         }
     }
 

@@ -166,17 +166,30 @@ impl NodeApi {
         let query = head.uri.query().unwrap_or_default();
         if path == "/api/v1/nodes" && query.contains("watch=true") {
             assert!(query.contains("metadata.name%3Dn1"), "the daemon watches its own Node only: {query}");
-            return self.stream();
+            let from = query.split('&').find_map(|part| part.strip_prefix("resourceVersion=")?.parse().ok());
+            return self.stream(from.unwrap_or(0));
         }
         let (code, value) = self.reply(&head.method, &path, sent);
         Response::builder().status(code).body(Body::from(value.to_string())).unwrap()
     }
 
-    fn stream(&self) -> Response<Body> {
+    /// What happens after version `from`. What happened since then is told as one change.
+    fn stream(&self, from: u64) -> Response<Body> {
         let (send, receive) = mpsc::unbounded_channel::<Result<Bytes, Infallible>>();
+        let state = self.state();
         let (mut changes, api) = (self.1.subscribe(), self.clone());
+        let missed = state.node.as_ref().filter(|_| state.version > from);
+        let mut missed = missed.map(|node| json!({"type": "MODIFIED", "object": node}));
+        drop(state);
         tokio::spawn(async move {
-            while let Ok(event) = changes.recv().await {
+            loop {
+                let event = match missed.take() {
+                    Some(event) => event,
+                    None => match changes.recv().await {
+                        Ok(event) => event,
+                        Err(_) => return,
+                    },
+                };
                 while api.state().cut {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
