@@ -114,7 +114,7 @@ struct NotRun {
 /// Applies and reports.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (to, policy) = if args.withdraw {
-        (folder::empty(), EffectivePolicy::shipped())
+        (NamedConfig::empty(), EffectivePolicy::shipped())
     } else {
         let input = input::Args { filename: args.filename.clone(), recursive: args.recursive };
         let Some(Ready { loaded, rendered, .. }) = render::ready(&input, args.pool.as_deref().unwrap_or_default())?

@@ -4,7 +4,7 @@
 //! It decides nothing: which patch is made, and when, is the machine's business. A patch says what it relies on as test
 //! operations, so that it fails where the world has moved on.
 
-use super::guard::health;
+use super::guard::health::{self, API_TIMEOUT};
 use super::machine::OwnNode;
 use crate::api::protocol::{NodeState, Phase, PhaseSince};
 use crate::api::{CLUSTER, ConfigName, MachineConfig, MachineConfiguration, NodeName, Uid, annotation};
@@ -22,8 +22,6 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest time for one request: an API server that takes 10 s for each is slow, not away.
-const TIMEOUT: Duration = Duration::from_secs(15);
 /// For how long a server that asks for it is left alone at most.
 const MOST_PATIENCE: Duration = Duration::from_mins(1);
 /// Most bytes of an Event's note.
@@ -96,7 +94,7 @@ pub async fn way(kubeconfig: Option<&Path>, root: &Path) -> Result<Config, Error
         }
         None => as_a_pod(root)?,
     };
-    config.connect_timeout = Some(TIMEOUT);
+    config.connect_timeout = Some(API_TIMEOUT);
     Ok(config)
 }
 
@@ -164,8 +162,8 @@ fn classify(error: &kube::Error) -> Error {
 
 /// `request` with an end; what is not found is none.
 async fn bounded<T>(request: impl Future<Output = kube::Result<T>>) -> Result<Option<T>, Error> {
-    match tokio::time::timeout(TIMEOUT, request).await {
-        Err(_) => Err(Error::Away(format!("no answer within {} s", TIMEOUT.as_secs()))),
+    match tokio::time::timeout(API_TIMEOUT, request).await {
+        Err(_) => Err(Error::Away(format!("no answer within {} s", API_TIMEOUT.as_secs()))),
         Ok(Ok(answer)) => Ok(Some(answer)),
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
         Ok(Err(error)) => Err(classify(&error)),
@@ -298,7 +296,7 @@ impl Cluster {
         };
         let recorder = self.recorder.clone();
         tokio::spawn(async move {
-            match tokio::time::timeout(TIMEOUT * 2, recorder.publish(&event, &on)).await {
+            match tokio::time::timeout(API_TIMEOUT * 2, recorder.publish(&event, &on)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(reason, error = chain(&error), "cannot publish an event"),
                 Err(_) => tracing::warn!(reason, "cannot publish an event: no answer from the API server"),

@@ -83,7 +83,7 @@ pub async fn preview(host: &Arc<Host>, to: &NamedConfig) -> Result<Preview, Erro
     let (interrupted, from) = match stored.journal {
         Some(open) if is_forward(&open, to) => (Some(open.to.name.clone()), open.to),
         Some(open) => (Some(open.to.name), open.from),
-        None => (None, stored.current.unwrap_or_else(empty)),
+        None => (None, stored.current.unwrap_or_else(NamedConfig::empty)),
     };
     let (old, new) = (items(&from)?, items(to)?);
     let check = checked(host, &old, &new).await?;
@@ -109,7 +109,7 @@ fn situation(open: &Journal, to: &ConfigName) -> Situation {
 
 /// What the root has: the config that was applied last, or the empty one.
 pub fn current(disk: &Disk) -> Result<NamedConfig, Error> {
-    Ok(disk.stored()?.current.unwrap_or_else(empty))
+    Ok(disk.stored()?.current.unwrap_or_else(NamedConfig::empty))
 }
 
 /// Finishes or undoes an update that was interrupted, as a daemon does whose node shall have `to`. None: there was none.
@@ -241,11 +241,6 @@ async fn checked(host: &Arc<Host>, from: &Items, to: &Items) -> Result<Check, Er
 /// What a config means; the empty one has the empty name.
 pub fn items(config: &NamedConfig) -> Result<Items, Error> {
     if config.name.is_empty() { Ok(Items::default()) } else { disk::items(config) }
-}
-
-/// The config of a root that mcx has nothing in.
-pub fn empty() -> NamedConfig {
-    NamedConfig::empty()
 }
 
 /// An error and its cause.

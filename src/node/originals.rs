@@ -326,12 +326,8 @@ impl<'a> Originals<'a> {
     fn write<T: Serialize>(&self, name: &str, kind: &str, value: &T) -> Result<(), Error> {
         let at = format!("{STATE_DIR}/originals/{name}");
         let bytes = super::disk::state_bytes(&at, kind, value)?;
-        let written = if self.is_late {
-            self.root.replace(&at, &bytes, PRIVATE).map(drop)
-        } else {
-            self.root.write_durably(&at, &bytes, PRIVATE)
-        };
-        written.map_err(Error::file("write", &at))
+        let written = self.root.replace(&at, &bytes, PRIVATE);
+        written.and_then(|place| if self.is_late { Ok(()) } else { place.sync() }).map_err(Error::file("write", &at))
     }
 }
 

@@ -341,13 +341,9 @@ impl Daemon {
 
     /// Tells the phase, as far as that goes.
     async fn phase(&mut self, phase: Phase) {
-        if let Err(error) = tokio::time::timeout(TELL_TIME, self.tell(phase)).await.unwrap_or_else(|_| {
-            Err(cluster::Error::Away(format!(
-                "phase {} was not taken within {} s",
-                phase.as_str(),
-                TELL_TIME.as_secs()
-            )))
-        }) {
+        let told = tokio::time::timeout(TELL_TIME, self.tell(phase)).await;
+        let late = || format!("phase {} was not taken within {} s", phase.as_str(), TELL_TIME.as_secs());
+        if let Err(error) = told.unwrap_or_else(|_| Err(cluster::Error::Away(late()))) {
             self.ask_later(&error);
         }
     }

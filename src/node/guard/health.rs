@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 /// Longest wait for the kubelet, which is on this very node.
 const KUBELET_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait for the API server: one that takes 10 s for an answer is slow, not away.
-const API_TIMEOUT: Duration = Duration::from_secs(15);
+pub(in crate::node) const API_TIMEOUT: Duration = Duration::from_secs(15);
 /// What a kubelet that is healthy begins its answer with.
 const FINE: &[u8] = b"HTTP/1.1 200 ";
 

@@ -48,12 +48,14 @@ pub(super) fn numbers(view: &View, found: &mut Vec<Finding>) {
 pub(super) fn shadowed<'a>(view: &View<'a>, decoder: &mut Decoder<'a>, found: &mut Vec<Finding>) {
     let mut pools_of: BTreeMap<(String, String, String, String), Vec<&str>> = BTreeMap::new();
     let mut lost = BTreeSet::new();
+    let of_worker = sources_of_worker(view);
     for pool in view.pools() {
         for Shadowed { item, winner, loser, path } in pool.merged.shadowed(decoder) {
             if is_turned(view, pool, &loser, &winner) {
                 lost.insert((loser.clone(), winner.clone(), pool.pool.name()));
             }
-            if is_overriding(view, pool, &loser, &winner) {
+            if is_custom(pool) && of_worker.contains(&loser) && !of_worker.contains(&winner) {
+                // To lay one over the other is what a custom pool is for.
                 continue;
             }
             pools_of.entry((loser, path, item, winner)).or_default().push(pool.pool.name());
@@ -83,23 +85,21 @@ fn is_turned(view: &View, pool: &PoolView, loser: &str, winner: &str) -> bool {
         let at = view.sources.binary_search_by(|s| s.config.name().cmp(name)).ok()?;
         source_role(view.sources.get(at)?.config)
     };
-    let custom = ![label::MASTER, label::WORKER].contains(&pool.pool.name());
-    custom
+    is_custom(pool)
         && role(loser) == Some(pool.pool.name())
         && role(winner) == Some(label::WORKER)
         && number(loser).is_some()
         && digits(loser) == digits(winner)
 }
 
-/// Whether `winner` is a custom pool's own source and `loser` one that it takes from worker: to lay the one over the other is
-/// what such a pool is for.
-fn is_overriding(view: &View, pool: &PoolView, loser: &str, winner: &str) -> bool {
-    let is_shipped = |pool: &PoolView| [label::MASTER, label::WORKER].contains(&pool.pool.name());
+fn is_custom(pool: &PoolView) -> bool {
+    ![label::MASTER, label::WORKER].contains(&pool.pool.name())
+}
+
+/// Names of the sources that worker takes, and a custom pool with it.
+fn sources_of_worker(view: &View) -> BTreeSet<String> {
     let worker = view.pools().iter().find(|pool| pool.pool.name() == label::WORKER);
-    let of_worker = |object: &str| {
-        worker.is_some_and(|w| w.merged.sources.iter().any(|s| s.object.strip_prefix("MachineConfig/") == Some(object)))
-    };
-    !is_shipped(pool) && of_worker(loser) && !of_worker(winner)
+    worker.map(|pool| (0..pool.merged.sources.len()).map(|n| pool.merged.source_name(n)).collect()).unwrap_or_default()
 }
 
 fn source_role(config: &MachineConfig) -> Option<&str> {
