@@ -51,15 +51,11 @@ impl Daemon {
     fn start(node: &Node, to: &Value, sweep: &str, shell: &[&str], before: &str) -> Self {
         let api = NodeApi::new();
         api.config("rendered-w-1", to);
-        api.state().policy = Some(none_policy());
+        api.state().policy = Some(node_api::policy_of_no_cost());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let server = runtime.block_on(api.serve());
         let dir = tempfile::tempdir().unwrap();
-        let kubeconfig = format!(
-            "{{apiVersion: v1, kind: Config, current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}], \
-             clusters: [{{name: a, cluster: {{server: 'http://{server}'}}}}], users: [{{name: a, user: {{}}}}]}}"
-        );
-        fs::write(dir.path().join("kubeconfig"), kubeconfig).unwrap();
+        fs::write(dir.path().join("kubeconfig"), node_api::kubeconfig(server, "")).unwrap();
         let log = fs::File::create(dir.path().join("log")).unwrap();
         let child = Command::new(shell[0])
             .args(&shell[1..])
@@ -124,14 +120,6 @@ impl Daemon {
         let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
         Duration::from_millis(ticks * 10)
     }
-}
-
-fn none_policy() -> Value {
-    let none = serde_json::json!([{"type": "None"}]);
-    serde_json::json!({"apiVersion": "machineconfiguration.alauda.io/v1alpha1", "kind": "MachineConfiguration",
-        "metadata": {"name": "cluster", "generation": 2}, "spec": {},
-        "status": {"observedGeneration": 2, "nodeDisruptionPolicyStatus": {
-            "clusterPolicies": {"sshkey": {"actions": none}}, "defaultActions": {"files": none, "units": none}}}})
 }
 
 fn managed(path: &str) -> Value {

@@ -128,14 +128,7 @@ impl Drop for Running {
 
 fn start(tool: &Path, node: &Node, dir: &Path, server: std::net::SocketAddr) -> Running {
     let kubeconfig = dir.join("kubeconfig");
-    fs::write(
-        &kubeconfig,
-        format!(
-            "{{apiVersion: v1, kind: Config, current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}], \
-             clusters: [{{name: a, cluster: {{server: 'http://{server}'}}}}], users: [{{name: a, user: {{token: {CANARY}-token}}}}]}}"
-        ),
-    )
-    .unwrap();
+    fs::write(&kubeconfig, node_api::kubeconfig(server, &format!("token: {CANARY}-token"))).unwrap();
     let log = fs::OpenOptions::new().create(true).append(true).open(dir.join("log")).unwrap();
     let child = sysfault::command(tool, node.root(), Set::Change, Fault::None, &dir.join("calls"))
         .arg(env!("CARGO_BIN_EXE_mcx"))
@@ -160,14 +153,6 @@ fn until(api: &NodeApi, what: &str, is: impl Fn() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(90), "{what} never came: {:?}", api.state().node);
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-fn none_policy() -> Value {
-    let none = json!([{"type": "None"}]);
-    json!({"apiVersion": "machineconfiguration.alauda.io/v1alpha1", "kind": "MachineConfiguration",
-        "metadata": {"name": "cluster", "generation": 2}, "spec": {},
-        "status": {"observedGeneration": 2, "nodeDisruptionPolicyStatus": {
-            "clusterPolicies": {"sshkey": {"actions": none}}, "defaultActions": {"files": none, "units": none}}}})
 }
 
 fn with_canaries(which: &str, alias: &str) -> Value {
@@ -195,7 +180,7 @@ fn no_content_is_in_logs_events_reasons_arguments_or_the_environment() {
     );
     node.systemctl(&["enable", "taken.service"]);
     let api = NodeApi::new();
-    api.state().policy = Some(none_policy());
+    api.state().policy = Some(node_api::policy_of_no_cost());
     api.config("rendered-w-1", &with_canaries("one", ""));
     // It fails in the middle, when the alias turns out to be taken, and is undone.
     api.config("rendered-w-2", &with_canaries("two", "Alias=shared.service\n"));

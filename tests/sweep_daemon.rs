@@ -18,22 +18,13 @@ use nix::errno::Errno;
 use node_api::NodeApi;
 use node_lives::{before, new, old, torn};
 use node_root::{Node, Tree, assert_same, config};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use sweep::{Counts, sample, sweep};
 use sysfault::{Call, Fault, KILLED, Set};
-
-/// No item costs anything: what is swept is the disk.
-fn policy() -> Value {
-    let none = json!([{"type": "None"}]);
-    json!({"apiVersion": "machineconfiguration.alauda.io/v1alpha1", "kind": "MachineConfiguration",
-        "metadata": {"name": "cluster", "generation": 2}, "spec": {},
-        "status": {"observedGeneration": 2, "nodeDisruptionPolicyStatus": {
-            "clusterPolicies": {"sshkey": {"actions": none}}, "defaultActions": {"files": none, "units": none}}}})
-}
 
 /// An API server, and a way to start daemons that talk to it.
 struct Cluster {
@@ -49,15 +40,11 @@ impl Cluster {
         api.config("rendered-w-0", &config(&[], &[], None));
         api.config("rendered-w-1", &old());
         api.config("rendered-w-2", &new());
-        api.state().policy = Some(policy());
+        api.state().policy = Some(node_api::policy_of_no_cost());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let address = runtime.block_on(api.serve());
         let dir = tempfile::tempdir().unwrap();
-        let kubeconfig = format!(
-            "{{apiVersion: v1, kind: Config, current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}], \
-             clusters: [{{name: a, cluster: {{server: 'http://{address}'}}}}], users: [{{name: a, user: {{}}}}]}}"
-        );
-        fs::write(dir.path().join("kubeconfig"), kubeconfig).unwrap();
+        fs::write(dir.path().join("kubeconfig"), node_api::kubeconfig(address, "")).unwrap();
         Self { api, _runtime: runtime, dir }
     }
 

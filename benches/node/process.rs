@@ -1,8 +1,7 @@
 //! A daemon as a process of its own, with an API server in this one.
 
-use crate::node_api::NodeApi;
+use crate::node_api::{self, NodeApi};
 use anyhow::{Context as _, ensure};
-use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -22,29 +21,16 @@ pub(crate) struct Node {
     _runtime: tokio::runtime::Runtime,
 }
 
-/// No item costs anything.
-fn policy() -> Value {
-    let none = json!([{"type": "None"}]);
-    json!({"apiVersion": "machineconfiguration.alauda.io/v1alpha1", "kind": "MachineConfiguration",
-        "metadata": {"name": "cluster", "generation": 2}, "spec": {},
-        "status": {"observedGeneration": 2, "nodeDisruptionPolicyStatus": {
-            "clusterPolicies": {"sshkey": {"actions": none}}, "defaultActions": {"files": none, "units": none}}}})
-}
-
 impl Node {
     pub(crate) fn new(parent: &Path) -> anyhow::Result<Self> {
         let api = NodeApi::new();
-        api.state().policy = Some(policy());
+        api.state().policy = Some(node_api::policy_of_no_cost());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let address = runtime.block_on(api.serve());
         let dir = tempfile::tempdir_in(parent)?;
         let root = dir.path().join("root");
         folder(&root)?;
-        let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "a",
-            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-            "clusters": [{"name": "a", "cluster": {"server": format!("http://{address}")}}],
-            "users": [{"name": "a", "user": {}}]});
-        fs::write(dir.path().join("kubeconfig"), kubeconfig.to_string())?;
+        fs::write(dir.path().join("kubeconfig"), node_api::kubeconfig(address, ""))?;
         Ok(Self { api, root, dir, _runtime: runtime })
     }
 

@@ -2,7 +2,7 @@
 //! the model says that comes of it, and compares everything.
 
 use crate::model::{ANY, Finding, Model, Outcome, RUNTIME, Says, is_link_dir};
-use crate::node_api::NodeApi;
+use crate::node_api::{self, NodeApi};
 use crate::node_root::{Entry, Node, Tree, assert_same, config};
 use crate::step::{ConfigIs, PolicyIs, Step};
 use crate::sysfault::{self, Fault, Set};
@@ -81,11 +81,7 @@ impl World {
         let api = NodeApi::new();
         let address = runtime.block_on(api.serve());
         let dir = tempfile::tempdir().unwrap();
-        let kubeconfig = format!(
-            "{{apiVersion: v1, kind: Config, current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}], \
-             clusters: [{{name: a, cluster: {{server: 'http://{address}'}}}}], users: [{{name: a, user: {{}}}}]}}"
-        );
-        fs::write(dir.path().join("kubeconfig"), kubeconfig).unwrap();
+        fs::write(dir.path().join("kubeconfig"), node_api::kubeconfig(address, "")).unwrap();
         let bare = node.tree();
         let model = Model::new(bare.clone());
         let mut this = Self {

@@ -3,7 +3,7 @@
 //! and the weather stands before the API server.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use crate::node_api::NodeApi;
+use crate::node_api::{self, NodeApi};
 use crate::node_root::{Node, config, file};
 use crate::weather::Weather;
 use serde_json::{Value, json};
@@ -123,12 +123,7 @@ impl Machine {
         let dir = tempfile::tempdir().unwrap();
         let token = dir.path().join("token");
         fs::write(&token, "first\n").unwrap();
-        let kubeconfig = format!(
-            "{{apiVersion: v1, kind: Config, current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}], \
-             clusters: [{{name: a, cluster: {{server: 'http://{address}'}}}}], \
-             users: [{{name: a, user: {{tokenFile: {}}}}}]}}",
-            token.display()
-        );
+        let kubeconfig = node_api::kubeconfig(address, &format!("tokenFile: {}", token.display()));
         fs::write(dir.path().join("kubeconfig"), kubeconfig).unwrap();
         let root = node.root().to_owned();
         weather.witness(move |node| wrong(&root, node));

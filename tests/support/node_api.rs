@@ -15,6 +15,23 @@ use tokio::sync::{broadcast, mpsc};
 pub(crate) const PREFIX: &str = "machineconfiguration.alauda.io/";
 const CONFIGS: &str = "/apis/machineconfiguration.alauda.io/v1alpha1/machineconfigs/";
 
+/// A kubeconfig for the server at `address`, with what the user shows, as YAML of one line.
+pub(crate) fn kubeconfig(address: impl std::fmt::Display, user: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Config, current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}], \
+         clusters: [{{name: a, cluster: {{server: 'http://{address}'}}}}], users: [{{name: a, user: {{{user}}}}}]}}"
+    )
+}
+
+/// A policy, in effect, by which no item costs anything.
+pub(crate) fn policy_of_no_cost() -> Value {
+    let none = json!([{"type": "None"}]);
+    json!({"apiVersion": "machineconfiguration.alauda.io/v1alpha1", "kind": "MachineConfiguration",
+        "metadata": {"name": "cluster", "generation": 2}, "spec": {},
+        "status": {"observedGeneration": 2, "nodeDisruptionPolicyStatus": {
+            "clusterPolicies": {"sshkey": {"actions": none}}, "defaultActions": {"files": none, "units": none}}}})
+}
+
 /// The server; clones share it.
 #[derive(Clone)]
 pub(crate) struct NodeApi(Arc<Mutex<State>>, broadcast::Sender<Value>);
