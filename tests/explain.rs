@@ -192,7 +192,11 @@ fn a_rule_is_explained_by_its_id() {
     assert_eq!(page.status.code(), Some(0));
     assert!(out(&page).starts_with("mode-decimal (warning)\n"), "{}", out(&page));
     let json = piped(&["explain", "--rule", "mode-decimal", "-o", "json"], "");
-    assert_eq!(serde_json::from_str::<Value>(out(&json)).unwrap()["rule"], "mode-decimal");
+    let json: Value = serde_json::from_str(out(&json)).unwrap();
+    assert_eq!(json["rule"], "mode-decimal");
+    let example = json["example"].as_str().unwrap();
+    let broken = piped(&["validate", "-f", "-"], example);
+    assert!(out(&broken).contains("mode-decimal"), "{}", out(&broken));
     let slip = piped(&["explain", "--rule", "mode-decimel"], "");
     assert_eq!(slip.status.code(), Some(2));
     assert_eq!(err(&slip), "mcx: there is no rule \"mode-decimel\"; did you mean mode-decimal?\n");

@@ -6,6 +6,7 @@ use crate::change::policy::{self, EffectivePolicy};
 use crate::render::finding::{Finding, Severity};
 use crate::render::item::Item;
 use crate::render::load::{self, Loaded};
+use crate::render::rule::examples::{self, Example};
 use crate::render::state::{self, State};
 use crate::render::story::{self, Story};
 use crate::render::{nearest, rule};
@@ -87,7 +88,10 @@ fn explain_rule(id: &str, output: Output) -> anyhow::Result<ExitCode> {
         Output::Text => print::out(&rule.page())?,
         Output::Json => {
             let (severity, meaning, fix) = (rule.severity.to_string(), rule.meaning, rule.fix);
-            let value = serde_json::json!({"rule": rule.id, "severity": severity, "meaning": meaning, "fix": fix});
+            let example = examples::of(rule.id).map(|(Example::Input(text) | Example::Words(text))| text);
+            let value = serde_json::json!({
+                "rule": rule.id, "severity": severity, "meaning": meaning, "example": example, "fix": fix,
+            });
             print::out(&format!("{value:#}\n"))?;
         }
     }

@@ -15,7 +15,7 @@ pub(super) struct Layer<'a> {
 }
 
 /// A file of a source. What is none is not said, and an earlier source's holds.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FileLayer<'a> {
     pub(super) path: &'a str,
     pub(super) contents: Contents<'a>,

@@ -4,7 +4,7 @@ use super::Report;
 use super::secret::{self, Secret};
 use crate::render::ignition::contents::Error;
 use crate::render::items::{Content, hex};
-use crate::render::layer::Contents;
+use crate::render::layer::{Contents, FileLayer};
 use crate::render::rule;
 use sha2::{Digest as _, Sha512};
 use std::collections::HashMap;
@@ -12,17 +12,25 @@ use std::fmt::{self, Arguments};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{BufRead as _, BufReader};
 use std::marker::PhantomData;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::thread;
+
+/// From this number of files of a source on there are threads: for fewer, they cost more than they save.
+const MANY: usize = 64;
 
 /// Decodes contents, each once: a source's are looked at when it is checked, in the merged whole, and by lints.
 #[derive(Default)]
 pub(in crate::render) struct Decoder<'a> {
-    /// By place and length of the encoded text, and how it is packed: cheaper than by the text itself.
-    seen: HashMap<(usize, usize, Packing), Result<Decoded, Error>, BuildHasherDefault<PlaceHasher>>,
+    seen: HashMap<Key, Result<Decoded, Error>, BuildHasherDefault<PlaceHasher>>,
     /// The texts outlive this, so that no other text is at the place of one of them.
     texts: PhantomData<&'a str>,
     /// Neither secrets nor what lints look for is looked for.
     is_blind: bool,
 }
+
+/// Place and length of the encoded text, and how it is packed: cheaper than the text itself.
+type Key = (usize, usize, Packing);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Packing {
@@ -81,15 +89,16 @@ impl<'a> Decoder<'a> {
     }
 
     pub(in crate::render) fn decode(&mut self, contents: Contents<'a>) -> &Result<Decoded, Error> {
-        self.seen.entry(key(contents)).or_insert_with(|| {
-            let head = if self.is_blind { Content::PART } else { secret::SEARCH };
-            let (content, first) = Content::read(contents.source, contents.shared, compression(contents), head)?;
-            if self.is_blind {
-                return Ok(Decoded { content, secret: None, plain: false });
-            }
-            let is_whole = content.size() == first.len() as u64;
-            Ok(Decoded { content, secret: secret::find(&first), plain: is_whole && is_plain(&first) })
-        })
+        self.seen.entry(key(contents)).or_insert_with(|| read(contents, self.is_blind))
+    }
+
+    /// Decodes those of many files by several threads, so that [`Decoder::decode`] only looks them up. What comes out is the
+    /// same. Stops when they are more than a config may have.
+    pub(super) fn prepare(&mut self, files: &[FileLayer<'a>]) {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        if files.len() >= MANY && threads > 1 {
+            self.seen.extend(read_each(files, self.is_blind, threads, Content::CONFIG_LIMIT));
+        }
     }
 
     /// What is known of contents that were decoded already.
@@ -98,12 +107,43 @@ impl<'a> Decoder<'a> {
     }
 }
 
+/// What is known of each, until they have more than `limit` bytes together.
+fn read_each(files: &[FileLayer], is_blind: bool, threads: usize, limit: u64) -> Vec<(Key, Result<Decoded, Error>)> {
+    let (next, size) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let work = || {
+        let mut found = Vec::new();
+        while let Some(file) = files.get(next.fetch_add(1, Relaxed))
+            && size.load(Relaxed) <= limit
+        {
+            let read = read(file.contents, is_blind);
+            size.fetch_add(read.as_ref().map_or(0, |read| read.content.size()), Relaxed);
+            found.push((key(file.contents), read));
+        }
+        found
+    };
+    thread::scope(|scope| {
+        let started: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        // What a thread leaves undone is decoded when it is asked for.
+        started.into_iter().filter_map(|thread| thread.join().ok()).flatten().collect()
+    })
+}
+
+fn read(contents: Contents, is_blind: bool) -> Result<Decoded, Error> {
+    let head = if is_blind { Content::PART } else { secret::SEARCH };
+    let (content, first) = Content::read(contents.source, contents.shared, compression(contents), head)?;
+    if is_blind {
+        return Ok(Decoded { content, secret: None, plain: false });
+    }
+    let is_whole = content.size() == first.len() as u64;
+    Ok(Decoded { content, secret: secret::find(&first), plain: is_whole && is_plain(&first) })
+}
+
 /// Without a source there is nothing to unpack, whatever `compression` says.
 fn compression(contents: Contents<'_>) -> Option<&str> {
     contents.compression.filter(|c| !c.is_empty() && contents.source.is_some())
 }
 
-fn key(contents: Contents) -> (usize, usize, Packing) {
+fn key(contents: Contents) -> Key {
     let packing = match compression(contents) {
         None => Packing::None,
         Some("gzip") => Packing::Gzip,
@@ -215,5 +255,67 @@ fn sha512(content: &Content) -> Result<String, Error> {
             }
         };
         reader.consume(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents<'a>(source: &'a str, compression: Option<&'a str>) -> Contents<'a> {
+        Contents { source: Some(source), compression, ..Contents::default() }
+    }
+
+    /// "hi", packed.
+    const PACKED: &str = "data:;base64,H4sIAAAAAAACA8vIBACsKpPYAgAAAA==";
+
+    #[test]
+    fn one_text_is_decoded_anew_for_each_way_of_packing() {
+        let ways = [None, Some("gzip"), Some("xz"), Some("")];
+        for first in ways {
+            let mut decoder = Decoder::default();
+            let _ = decoder.decode(contents(PACKED, first));
+            let mut size = |way| decoder.decode(contents(PACKED, way)).as_ref().ok().map(|found| found.content.size());
+            assert_eq!(ways.map(&mut size), [Some(22), Some(2), None, Some(22)], "after {first:?}");
+        }
+    }
+
+    fn files(texts: &[String]) -> Vec<FileLayer<'_>> {
+        texts.iter().map(|text| FileLayer { contents: contents(text, None), ..FileLayer::default() }).collect()
+    }
+
+    #[test]
+    fn what_threads_decode_is_what_one_would() {
+        // Every seventh is refused.
+        let texts: Vec<String> = (0..3 * MANY).map(|n| format!("data:,{n}{}", "%".repeat(n % 7 / 6))).collect();
+        let files = files(&texts);
+        let found = read_each(&files, false, 4, Content::CONFIG_LIMIT);
+        assert_eq!(found.len(), files.len());
+        let prepared = Decoder { seen: found.into_iter().collect(), ..Decoder::default() };
+        let mut alone = Decoder::default();
+        for file in &files {
+            let known = prepared.known(file.contents).unwrap().clone().map(|found| found.content);
+            assert_eq!(known, alone.decode(file.contents).clone().map(|found| found.content));
+        }
+    }
+
+    #[test]
+    fn no_more_is_decoded_ahead_than_a_config_may_have() {
+        let texts: Vec<String> = (0..MANY).map(|n| format!("data:,{n:010}")).collect();
+        for threads in 1..4 {
+            let found = read_each(&files(&texts), true, threads, 200);
+            assert!((21..21 + threads).contains(&found.len()), "{} by {threads}", found.len());
+        }
+    }
+
+    #[test]
+    fn texts_that_begin_at_one_place_are_told_apart() {
+        let text = "data:,abc";
+        let mut decoder = Decoder::default();
+        for (length, size) in [(text.len(), 3), (text.len() - 1, 2), (text.len(), 3)] {
+            let found = decoder.decode(contents(&text[..length], None)).as_ref().unwrap();
+            assert_eq!(found.content.size(), size);
+        }
+        assert!(decoder.known(contents(&text[..7], None)).is_none());
     }
 }

@@ -21,6 +21,7 @@ const PATH_MAX: usize = 4095;
 const NAME_MAX: usize = 230;
 
 pub(super) fn check<'a>(files: &[FileLayer<'a>], decoder: &mut Decoder<'a>, report: &mut Report) {
+    decoder.prepare(files);
     let mut total: u64 = 0;
     for (i, file) in files.iter().enumerate() {
         path(file.path, format_args!("storage.files[{i}].path"), report);
