@@ -218,7 +218,7 @@ impl Scenario {
 
 /// How often what runs was changed.
 fn effects(machine: &Machine, cost: Cost) -> usize {
-    machine.count(if cost == Cost::Restart { "restart app.service" } else { "reboot" })
+    machine.count(if cost == Cost::Restart { "restart -- app.service" } else { "reboot" })
 }
 
 /// Runs all cases side by side; a sample, unless it is a soak.

@@ -34,10 +34,14 @@ impl Booted {
 
     /// What came of a daemon-reload and a restart, in the first run and in that of a daemon that starts over.
     fn act(&self, stage: Stage) -> Outcome {
+        self.act_on("app.service", stage)
+    }
+
+    fn act_on(&self, unit: &str, stage: Stage) -> Outcome {
         let disk = self.node.disk();
         let to = config(&[file("/etc/a", "a\n", 0o644)], &[], None);
         let noted = |action| NotedAction { action, begun: 0, done: false };
-        let actions = vec![noted(Action::DaemonReload), noted(Action::Restart("app.service".into()))];
+        let actions = vec![noted(Action::DaemonReload), noted(Action::Restart(unit.into()))];
         let journal = Journal { stage, actions, ..Node::open(&disk, &empty(), &to) };
         disk.write_journal(&journal).unwrap();
         self.node.runtime.block_on(actions::run(&disk, journal, Duration::from_millis(50)))
@@ -82,6 +86,17 @@ fn without_a_bus_the_update_fails_and_its_undo_ends_with_a_note() {
     // Nothing holds the undo up: what can be done is done, and what could not is said.
     let Outcome::Done(journal) = booted.act(Stage::Undone) else { panic!("the undo does not end") };
     assert!(journal.actions.iter().all(|action| action.done), "{journal:?}");
+}
+
+#[test]
+fn a_unit_whose_name_begins_with_a_dash_is_no_option() {
+    let Some(booted) = Booted::new(&format!("case $1 in {SHOWS} esac")) else { return };
+    let outcome = booted.act_on("-.mount", Stage::Written);
+    assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
+    let calls = booted.calls();
+    let naming: Vec<_> = calls.iter().filter(|call| call.ends_with(" -.mount")).collect();
+    assert!(calls.contains(&"restart -- -.mount".to_owned()), "{calls:?}");
+    assert!(naming.iter().all(|call| call.ends_with(" -- -.mount")), "{calls:?}");
 }
 
 #[test]

@@ -146,7 +146,7 @@ async fn act(host: &Host, action: &Action) -> Result<(), String> {
         return Ok(());
     }
     match action {
-        Action::DaemonReload => command(host, &["daemon-reload"]).await.map(drop).map_err(|e| one_line(&e)),
+        Action::DaemonReload => command(host, "daemon-reload", None).await.map(drop).map_err(|e| one_line(&e)),
         Action::Reload(unit) | Action::Restart(unit) => {
             let state = show(host, unit).await.map_err(|e| one_line(&e))?;
             if state.is_without_file() {
@@ -168,12 +168,12 @@ async fn act(host: &Host, action: &Action) -> Result<(), String> {
 
 async fn service(host: &Host, verb: &str, unit: &str) -> Result<(), String> {
     let why = |e: Error| format!("{}; see `journalctl -u {unit}`", one_line(&e));
-    command(host, &[verb, unit]).await.map(drop).map_err(why)
+    command(host, verb, Some(unit)).await.map(drop).map_err(why)
 }
 
 /// Stops a unit whose file is gone. systemd has forgotten it when it was not running, and says so as an error.
 async fn stop(host: &Host, unit: &str) -> Result<(), String> {
-    let stopped = command(host, &["stop", unit]).await;
+    let stopped = command(host, "stop", Some(unit)).await;
     let state = show(host, unit).await.map_err(|e| one_line(&e))?;
     if state.runs() {
         let why = stopped.err().map_or_else(|| "it still runs".to_owned(), |e| one_line(&e));
@@ -182,14 +182,16 @@ async fn stop(host: &Host, unit: &str) -> Result<(), String> {
         ));
     }
     // A failed state of a unit that is gone would stay in `systemctl --failed` for ever.
-    let _ = command(host, &["reset-failed", unit]).await;
+    let _ = command(host, "reset-failed", Some(unit)).await;
     Ok(())
 }
 
-async fn command(host: &Host, args: &[&str]) -> Result<Output, Error> {
-    let shown: Vec<&str> = std::iter::once("systemctl").chain(args.iter().copied()).collect();
+async fn command(host: &Host, verb: &str, unit: Option<&str>) -> Result<Output, Error> {
+    let shown: Vec<&str> = ["systemctl", verb].into_iter().chain(unit).collect();
     tracing::info!(command = shown.join(" "), "acting");
-    host.run(&shown, ACTION_TIME).await?.ok(&shown)
+    // A unit may begin with a dash, as `-.mount` does.
+    let argv: Vec<&str> = ["systemctl", verb].into_iter().chain(unit.is_some().then_some("--")).chain(unit).collect();
+    host.run(&argv, ACTION_TIME).await?.ok(&shown)
 }
 
 async fn show(host: &Host, unit: &str) -> Result<Unit, Error> {

@@ -22,7 +22,7 @@ const SYSTEMCTL: &str = r#"#!/bin/sh
 echo "$*" >> /calls
 case "$1" in
 show) printf 'LoadState=loaded\nActiveState=active\nSubState=running\nResult=success\nNRestarts=0\n' ;;
-restart) [ "$2" != app.service ] || { line=; read -r line < /etc/hello.conf; echo "$line" > /running; } ;;
+restart) [ "$3" != app.service ] || { line=; read -r line < /etc/hello.conf; echo "$line" > /running; } ;;
 esac
 "#;
 
