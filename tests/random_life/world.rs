@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 const FORCE: &str = "/run/machine-config-daemon-force";
 const VENDOR: &str = "/usr/lib/systemd/system";
 /// Far more than anything takes: what never comes is what this is about.
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// A daemon in this process.
 struct Daemon {
