@@ -324,14 +324,15 @@ impl Transaction {
     fn stage(&self, path: &str, stage: Stage) -> Result<(), Error> {
         let root = self.host.root();
         let goal = self.goal(path)?;
-        let position = self.position(path, &goal)?;
-        // All was staged, flushed, when the first switch was begun: what an interruption has left is used.
+        // All was staged, flushed, when the first switch was begun: what an interruption has left is used. What stands at the
+        // path is looked at when it is switched.
         if let Goal::File(file) = &goal
-            && (position, self.way, stage) == (Position::Ready, Way::Forward, Stage::Switching)
+            && (self.way, stage) == (Way::Forward, Stage::Switching)
             && self.is_staged(path, file)?
         {
             return Ok(());
         }
+        let position = self.position(path, &goal)?;
         root.unstage(path).map_err(Error::file("remove what was staged for", path))?;
         match position {
             Position::Done => return Ok(()),
