@@ -134,6 +134,17 @@ impl<'a> Node<'a> {
         self.op("reboot", &[]);
     }
 
+    /// The node's first process, as this machine sees it: its root is `/proc/PID/root`.
+    pub fn leader(&self) -> String {
+        String::from_utf8_lossy(&self.op("leader", &[]).stdout).trim().to_owned()
+    }
+
+    /// Power loss with all that was not flushed, on a node with `DISK=1`. Then [`Self::start`]. False where there is none:
+    /// it was going down.
+    pub fn crash(&self) -> bool {
+        script(&self.rig.state, "node.sh", &["crash", self.name]).status.success()
+    }
+
     /// Power loss: the guest is gone at once. Then [`Self::start`].
     pub fn kill(&self) {
         self.op("kill", &[]);
@@ -184,9 +195,8 @@ impl<'a> Node<'a> {
 
     /// Tries an ssh login on the node with the private key in `key`.
     pub fn login(&self, user: &str, key: &std::path::Path) -> Login {
-        let leader = String::from_utf8_lossy(&self.op("leader", &[]).stdout).trim().to_owned();
         let output = Command::new("nsenter")
-            .args(["-t", &leader, "-n", "ssh", "-i"])
+            .args(["-t", &self.leader(), "-n", "ssh", "-i"])
             .arg(key)
             .args(["-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=no"])
             .args(["-o", "UserKnownHostsFile=/dev/null", "-o", "ConnectTimeout=10", "-F", "/dev/null"])
