@@ -397,7 +397,8 @@ impl<'a> World<'a> {
             let (unit, last) = (parts[0].to_owned(), parts[parts.len() - 1]);
             // Of one that it does not find this systemctl has no word.
             let word = if parts.len() == 3 { parts[1] } else { "not-found" };
-            if last == "yes" {
+            // Of a masked one with drop-ins it never says that it has read them.
+            if last == "yes" && !word.starts_with("masked") {
                 stale.push(unit.clone());
             }
             words.insert(unit, word.to_owned());
