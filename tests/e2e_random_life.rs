@@ -28,6 +28,9 @@ use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+/// A life that begins with two configs, a kill, a power cut, drift of a unit, its repair, an unmanaged thing, a withdrawal.
+const SAMPLE: u64 = 1406;
+
 /// A pool of its own, so that nobody else's node has to follow.
 fn make_pool(rig: &Rig) {
     let pool = json!({
@@ -46,7 +49,7 @@ fn make_pool(rig: &Rig) {
 fn after_every_step_of_a_random_life_a_booted_node_is_as_the_model_has_it() {
     let rig = rig();
     make_pool(&rig);
-    let (first, wanted) = life::asked(8, 300);
+    let (first, wanted) = life::asked((SAMPLE, 8), (0, 300));
     let (mut lived, mut kills, mut boots, begun) = (0, 0, 0, Instant::now());
     for number in first.. {
         let steps = life::of(number);

@@ -66,7 +66,7 @@ fn live(steps: &[Step], counts: &Counts) -> Result<bool, String> {
 #[test]
 #[allow(clippy::print_stdout, reason = "the figures are what a soak is run for")]
 fn after_every_step_of_a_random_life_the_node_is_as_the_model_has_it() {
-    let (first, wanted) = life::asked(150, 10_000);
+    let (first, wanted) = life::asked((0, 150), (0, 10_000));
     let (counts, next, failed) = (Counts::default(), AtomicU64::new(first), Mutex::new(Vec::new()));
     // Most of the time each waits for something to settle.
     let threads = std::thread::available_parallelism().map_or(2, usize::from) * 2;

@@ -1,6 +1,6 @@
 //! A node from the host's side: commands in it, files on its disk, its power and its way to the API server.
 
-use super::{NodeView, Rig, expect, script, script_command};
+use super::{NodeView, ROLLOUT, Rig, expect, script, script_command};
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -131,7 +131,14 @@ impl<'a> Node<'a> {
 
     /// An orderly reboot, until Ready again.
     pub fn reboot(&self) {
-        self.op("reboot", &[]);
+        let before = self.boot_id();
+        self.op("reboot", &["-n"]);
+        self.rig.eventually(ROLLOUT, &format!("{} boots", self.name), || {
+            let output = script(&self.rig.state, "node.sh", &["bootid", self.name]);
+            let now = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            if output.status.success() && !now.is_empty() && now != before { Ok(()) } else { Err(now) }
+        });
+        self.wait();
     }
 
     /// The node's first process, as this machine sees it: its root is `/proc/PID/root`.

@@ -17,13 +17,13 @@ pub(crate) fn of(number: u64) -> Vec<Step> {
     any_life(LIFE).new_tree(&mut runner).expect("a life").current()
 }
 
-/// The number of the first life (`MCX_SEED`), and the steps that are wanted: `MCX_STEPS`, else those of a soak
+/// The number of the first life, and how many steps are wanted: `MCX_SEED` and `MCX_STEPS`, else those of a soak
 /// (`MCX_SOAK`) or of a sample.
-pub(crate) fn asked(sample: usize, soak: usize) -> (u64, usize) {
+pub(crate) fn asked(sample: (u64, usize), soak: (u64, usize)) -> (u64, usize) {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let steps = number("MCX_STEPS").and_then(|steps| usize::try_from(steps).ok());
     let usual = if std::env::var_os("MCX_SOAK").is_some() { soak } else { sample };
-    (number("MCX_SEED").unwrap_or(0), steps.unwrap_or(usual))
+    (number("MCX_SEED").unwrap_or(usual.0), steps.unwrap_or(usual.1))
 }
 
 /// A life ended so at this step (from 0).

@@ -19,14 +19,14 @@ impl Said {
     /// Whether that is what it shall say when it is at rest; else what it says instead.
     pub(crate) fn is_as(&self, model: &Model, outcome: &Outcome, pool: &str) -> Result<(), String> {
         let Self { state, reason, phase, current, asked } = self;
-        let name = |config: &Option<ConfigIs>| config.as_ref().map(|config| config.name(pool)).unwrap_or_default();
-        let expected = name(&model.current);
+        let name = |config: Option<&ConfigIs>| config.map(|config| config.name(pool)).unwrap_or_default();
+        let expected = name(model.current.as_ref());
         let rests = phase.is_empty() && (asked.is_empty() || asked.starts_with("uncordon"));
         let is = match &outcome.says {
             Says::Done => state == "Done" && reason.is_empty(),
             Says::Drift(found) => state == "Degraded" && drift(reason).as_ref() == Some(found),
             Says::InTheWay(items) => {
-                state == "Degraded" && in_the_way(reason, &name(&model.desired)).as_ref() == Some(items)
+                state == "Degraded" && in_the_way(reason, &name(model.desired.as_ref())).as_ref() == Some(items)
             }
         };
         if is && rests && *current == expected {
