@@ -252,7 +252,7 @@ impl<'a> World<'a> {
 
     /// The daemon ends at once; the kubelet starts it again.
     fn killed(&mut self, moment: usize) {
-        let (pod, container, restarts) = self.daemon().expect("a daemon that runs");
+        let (pod, container, restarts) = self.await_daemon("");
         let pid = process_of(&container);
         self.await_moment(moment);
         // It may be on its way out with its node.
@@ -268,7 +268,7 @@ impl<'a> World<'a> {
 
     /// The power goes, and with it what was not flushed.
     fn cut(&mut self, moment: usize) {
-        let (_, container, _) = self.daemon().expect("a daemon that runs");
+        let (_, container, _) = self.await_daemon("");
         self.await_moment(moment);
         let node = self.rig.node(NAME);
         if node.crash() {
@@ -282,13 +282,13 @@ impl<'a> World<'a> {
     }
 
     fn boot(&mut self) {
-        let (_, container, _) = self.daemon().expect("a daemon that runs");
+        let (_, container, _) = self.await_daemon("");
         self.rig.node(NAME).reboot();
         self.await_daemon(&container);
     }
 
     fn replace_daemon(&self) {
-        let (pod, container, _) = self.daemon().expect("a daemon that runs");
+        let (pod, container, _) = self.await_daemon("");
         self.rig.delete(&format!("/api/v1/namespaces/mcx-system/pods/{pod}"));
         self.await_daemon(&container);
     }
@@ -305,11 +305,11 @@ impl<'a> World<'a> {
     }
 
     /// Waits for a daemon that is not this one.
-    fn await_daemon(&self, other: &str) {
-        self.rig.eventually(ROLLOUT, "another daemon is ready", || match self.daemon() {
-            Some((_, container, _)) if container != other => Ok(()),
+    fn await_daemon(&self, other: &str) -> (String, String, u64) {
+        self.rig.eventually(ROLLOUT, "a daemon is ready", || match self.daemon() {
+            Some(daemon) if daemon.1 != other => Ok(daemon),
             found => Err(format!("{found:?}")),
-        });
+        })
     }
 
     /// Brings the disk from one tree to another while the whole node stands still, and flushes it: hands take their time.

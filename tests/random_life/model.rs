@@ -121,7 +121,13 @@ impl Model {
                 }
                 self.desired = Some(config.clone());
             }
-            Step::Withdraw(items) => self.desired = Some(self.without(items)),
+            Step::Withdraw(items) => {
+                let less = Some(self.without(items));
+                if self.desired == less {
+                    return None;
+                }
+                self.desired = less;
+            }
             Step::Hand(path, hand) => self.hand(path, *hand)?,
             Step::UnitHand(unit, hand) => self.unit_hand(unit, *hand)?,
             Step::PutRight if self.drift().is_empty() => return None,
@@ -135,6 +141,7 @@ impl Model {
             }
             Step::Boot => self.boot(),
             Step::Restart => {}
+            Step::Policy(policy) if self.policy == *policy => return None,
             Step::Policy(policy) => self.policy = *policy,
         }
         Some(())
