@@ -32,8 +32,8 @@ test: ## all tests: plain ones, power cuts, then those on a real cluster (root a
 test-e2e: ## only the tests on a real cluster; TEST="e2e_chrony e2e_drift", FILTER=word and KEEP=1 choose
 	tests/rig/e2e.sh $(TEST)
 
-soak: soak-node soak-power ## all of what `make test` runs a sample: failures at every stage of a rollout, random states (MCX_SEED=N: from another one on)
-	MCX_SOAK=1 SHOW=1 tests/rig/e2e.sh e2e_failover e2e_agree e2e_guard
+soak: soak-node soak-power ## all of what `make test` runs a sample: failures at every stage of a rollout, random states and lives (MCX_SEED=N: from another one on), a disturbed API server
+	MCX_SOAK=1 SHOW=1 tests/rig/e2e.sh e2e_failover e2e_agree e2e_guard e2e_random_life e2e_api_weather
 
 soak-node: ## the node's part of it: killed, failed or answered wrongly at every call; races, damage, random lives (root; MCX_SOAK=5: every fifth)
 	MCX_SOAK=$${MCX_SOAK:-1} cargo test --locked --test sweep_kill --test sweep_error --test sweep_daemon --test node_damage --test disk_faults --test node_races --test node_blind --test node_actions --test daemon_api --test random_life --test node_any_drift -- --nocapture

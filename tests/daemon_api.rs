@@ -33,7 +33,6 @@ use machine::{Cost, FILE, Machine, Order, rendered};
 use mcx::node::disk::Disk;
 use mcx::node::host::Host;
 use mcx::node::{cluster, daemon};
-use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -64,21 +63,6 @@ enum Trouble {
     /// Until then.
     ConfigGone(Duration),
     Ordered(Order),
-}
-
-/// A word for the moment: what was asked for.
-fn name(asked: &Asked) -> String {
-    let word = |key: &str| {
-        let steps: Vec<Value> = serde_json::from_str(&asked.body).unwrap_or_default();
-        let path = format!("/metadata/annotations/machineconfiguration.alauda.io~1{key}");
-        let add = steps.into_iter().find(|step| step["op"] == "add" && step["path"] == path);
-        add.and_then(|step| step["value"].as_str().and_then(|v| v.split([' ', '-']).next().map(str::to_owned)))
-    };
-    if asked.method == http::Method::PATCH {
-        let words = [word("phase").filter(|p| !p.is_empty()), word("state"), word("desiredDrain")];
-        return format!("PATCH {}", words.into_iter().flatten().collect::<Vec<_>>().join(" "));
-    }
-    format!("GET {}", asked.path.rsplit('/').next().unwrap_or_default())
 }
 
 /// Has `trouble` begin with the step `at` (from 0) of what the daemon asks for from now on.
@@ -161,7 +145,7 @@ impl Scenario {
         whole.until("the second config", |m| m.is_at(2));
         whole.assert_fine(2, "without any trouble");
         assert_eq!(effects(&whole, cost), 1);
-        let steps = whole.weather.asked().iter().filter(|asked| asked.is_a_step()).map(name).collect();
+        let steps = whole.weather.asked().iter().filter(|asked| asked.is_a_step()).map(Asked::name).collect();
         Some(Self { cost, template, steps, load: whole.weather.load() })
     }
 
@@ -307,7 +291,7 @@ fn a_report_that_arrives_late_says_nothing_of_what_came_after_it() {
     let mut machine = scenario.template.copy();
     let (api, mut late) = (machine.api.clone(), false);
     machine.weather.rule(move |asked| {
-        let is_it = !late && name(asked) == "PATCH Done";
+        let is_it = !late && asked.name() == "PATCH Done";
         late |= is_it;
         if is_it {
             let api = api.clone();

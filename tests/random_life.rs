@@ -6,12 +6,18 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code outside of #[test] functions")]
 
+#[path = "random_life/disk.rs"]
+mod disk;
+#[path = "random_life/life.rs"]
+mod life;
 #[path = "random_life/model.rs"]
 mod model;
 #[path = "support/node_api.rs"]
 mod node_api;
 #[path = "support/node_root.rs"]
 mod node_root;
+#[path = "random_life/said.rs"]
+mod said;
 #[path = "random_life/shrink.rs"]
 mod shrink;
 #[path = "random_life/step.rs"]
@@ -21,30 +27,16 @@ mod sysfault;
 #[path = "random_life/world.rs"]
 mod world;
 
-use proptest::strategy::{Strategy as _, ValueTree as _};
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use step::{Step, any_life};
+use step::Step;
 use world::World;
-
-/// Steps of one life.
-const LIFE: usize = 25;
 
 fn kept() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/random-life")
-}
-
-/// The life of this number.
-fn life(number: u64) -> Vec<Step> {
-    let mut seed = [0; 32];
-    seed[..8].copy_from_slice(&number.to_le_bytes());
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
-    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    any_life(LIFE).new_tree(&mut runner).expect("a life").current()
 }
 
 #[derive(Default)]
@@ -68,22 +60,13 @@ fn live(steps: &[Step], counts: &Counts) -> Result<bool, String> {
         counts.kills.fetch_add(world.end(), Ordering::Relaxed);
         true
     }));
-    lived.map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        let at = at.load(Ordering::Relaxed);
-        let step = steps.get(at).map_or("the end".to_owned(), |step| format!("{step:?}"));
-        format!("at step {} ({step}): {}", at + 1, text.unwrap_or_default())
-    })
+    lived.map_err(|panic| life::told(steps, at.load(Ordering::Relaxed), panic.as_ref()))
 }
 
 #[test]
 #[allow(clippy::print_stdout, reason = "the figures are what a soak is run for")]
 fn after_every_step_of_a_random_life_the_node_is_as_the_model_has_it() {
-    let is_soak = std::env::var("MCX_SOAK").is_ok();
-    let first: u64 = std::env::var("MCX_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
-    let wanted = std::env::var("MCX_STEPS").ok().and_then(|steps| steps.parse().ok());
-    let wanted: usize = wanted.unwrap_or(if is_soak { 10_000 } else { 150 });
+    let (first, wanted) = life::asked((0, 150), (0, 10_000));
     let (counts, next, failed) = (Counts::default(), AtomicU64::new(first), Mutex::new(Vec::new()));
     // Most of the time each waits for something to settle.
     let threads = std::thread::available_parallelism().map_or(2, usize::from) * 2;
@@ -92,7 +75,7 @@ fn after_every_step_of_a_random_life_the_node_is_as_the_model_has_it() {
             scope.spawn(|| {
                 while counts.steps.load(Ordering::Relaxed) < wanted && failed.lock().unwrap().is_empty() {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let steps = life(number);
+                    let steps = life::of(number);
                     match live(&steps, &counts) {
                         // A long run says how far it is.
                         Ok(true) => println!("random life: {} steps so far", counts.steps.load(Ordering::Relaxed)),

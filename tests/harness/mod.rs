@@ -210,6 +210,13 @@ impl Rig {
             .unwrap_or_else(|error| panic!("PATCH {path}: {error}"))
     }
 
+    /// Changes the object at `path` by the operations of a JSON patch.
+    pub fn json_patch(&self, path: &str, operations: &Value) -> Value {
+        let body = serde_json::to_vec(operations).unwrap();
+        self.request(Method::PATCH, path, "application/json-patch+json", body)
+            .unwrap_or_else(|error| panic!("PATCH {path}: {error}"))
+    }
+
     /// Creates an object in the collection at `path`; the error is the API server's.
     pub fn create(&self, path: &str, body: &Value) -> Result<Value, String> {
         self.request(Method::POST, path, "application/json", serde_json::to_vec(body).unwrap())

@@ -1,6 +1,6 @@
 //! A node from the host's side: commands in it, files on its disk, its power and its way to the API server.
 
-use super::{NodeView, Rig, expect, script, script_command};
+use super::{NodeView, ROLLOUT, Rig, expect, script, script_command};
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -131,7 +131,25 @@ impl<'a> Node<'a> {
 
     /// An orderly reboot, until Ready again.
     pub fn reboot(&self) {
-        self.op("reboot", &[]);
+        let before = self.boot_id();
+        self.op("reboot", &["-n"]);
+        self.rig.eventually(ROLLOUT, &format!("{} boots", self.name), || {
+            let output = script(&self.rig.state, "node.sh", &["bootid", self.name]);
+            let now = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            if output.status.success() && !now.is_empty() && now != before { Ok(()) } else { Err(now) }
+        });
+        self.wait();
+    }
+
+    /// The node's first process, as this machine sees it: its root is `/proc/PID/root`.
+    pub fn leader(&self) -> String {
+        String::from_utf8_lossy(&self.op("leader", &[]).stdout).trim().to_owned()
+    }
+
+    /// Power loss with all that was not flushed, on a node with `DISK=1`. Then [`Self::start`]. False where there is none:
+    /// it was going down.
+    pub fn crash(&self) -> bool {
+        script(&self.rig.state, "node.sh", &["crash", self.name]).status.success()
     }
 
     /// Power loss: the guest is gone at once. Then [`Self::start`].
@@ -184,9 +202,8 @@ impl<'a> Node<'a> {
 
     /// Tries an ssh login on the node with the private key in `key`.
     pub fn login(&self, user: &str, key: &std::path::Path) -> Login {
-        let leader = String::from_utf8_lossy(&self.op("leader", &[]).stdout).trim().to_owned();
         let output = Command::new("nsenter")
-            .args(["-t", &leader, "-n", "ssh", "-i"])
+            .args(["-t", &self.leader(), "-n", "ssh", "-i"])
             .arg(key)
             .args(["-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=no"])
             .args(["-o", "UserKnownHostsFile=/dev/null", "-o", "ConnectTimeout=10", "-F", "/dev/null"])

@@ -46,6 +46,8 @@ fn smaller(step: &Step, number: usize) -> Option<Step> {
     match step {
         Step::Config(config) => config_without(config, number).map(Step::Config),
         Step::Killed(config, _) if number == 0 => Some(Step::Config(config.clone())),
+        Step::Cut(config, call) if number == 0 => Some(Step::Killed(config.clone(), *call)),
+        Step::Cut(config, call) => config_without(config, number - 1).map(|config| Step::Cut(config, *call)),
         Step::Killed(config, call) => config_without(config, number - 1).map(|config| Step::Killed(config, *call)),
         _ => None,
     }

@@ -77,9 +77,9 @@ impl ConfigIs {
         node_root::config(&files, &units, keys.as_deref())
     }
 
-    /// Names it by what it holds; the empty one is a rendered config too.
-    pub(crate) fn name(&self) -> String {
-        format!("rendered-worker-{}", node_root::items(&self.value()).hash())
+    /// Names it by what it holds, as the rendered config of a pool; the empty one is one too.
+    pub(crate) fn name(&self, pool: &str) -> String {
+        format!("rendered-{pool}-{}", node_root::items(&self.value()).hash())
     }
 }
 
@@ -161,6 +161,8 @@ pub(crate) enum Step {
     Withdraw(Vec<usize>),
     /// Another config is wanted, and the daemon is killed before this call that changes a file.
     Killed(ConfigIs, usize),
+    /// The same, and the whole node goes with it and boots anew.
+    Cut(ConfigIs, usize),
     Hand(String, Hand),
     UnitHand(String, UnitHand),
     /// Somebody puts right all that was named.
@@ -246,6 +248,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         24 => any_config().prop_map(Step::Config),
         10 => prop::collection::vec(0..12_usize, 0..4).prop_map(Step::Withdraw),
         8 => (any_config(), 1..400_usize).prop_map(|(config, call)| Step::Killed(config, call)),
+        4 => (any_config(), 1..400_usize).prop_map(|(config, call)| Step::Cut(config, call)),
         16 => any_hand(),
         12 => any_unit_hand(),
         16 => Just(Step::PutRight),

@@ -1,9 +1,11 @@
 //! The real thing: a folder that is a node, its daemon, and an API server in memory. It does what a step says, waits for what
 //! the model says that comes of it, and compares everything.
 
-use crate::model::{ANY, Finding, Model, Outcome, RUNTIME, Says, is_link_dir};
+use crate::disk::{self, FORCE};
+use crate::model::{Model, Outcome, Says};
 use crate::node_api::{self, NodeApi};
-use crate::node_root::{Entry, Node, Tree, assert_same, config};
+use crate::node_root::{Node, Tree, assert_same, config};
+use crate::said::Said;
 use crate::step::{ConfigIs, PolicyIs, Step};
 use crate::sysfault::{self, Fault, Set};
 use mcx::api::NodeName;
@@ -13,10 +15,10 @@ use mcx::node::disk::Disk;
 use mcx::node::host::Host;
 use mcx::node::look;
 use nix::sys::stat::Mode;
-use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use serde_json::json;
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -24,8 +26,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-const FORCE: &str = "/run/machine-config-daemon-force";
-const VENDOR: &str = "/usr/lib/systemd/system";
+/// `/run/systemd/system` leads here: as a folder it would say that a service manager runs.
+const RUNTIME: &str = "/run/systemd/there";
+const POOL: &str = "worker";
 /// Far more than anything takes: what never comes is what this is about.
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -67,7 +70,6 @@ fn bare() -> Option<Node> {
     node.write("/etc/systemd/system/local.service", crate::step::BODIES[1], 0o640);
     node.systemctl(&["enable", "local.service"]);
     node.systemctl(&["mask", "vendor.service"]);
-    // As a folder it would say that a service manager runs here.
     fs::create_dir_all(node.at(RUNTIME)).unwrap();
     node.link("there", "/run/systemd/system");
     Some(node)
@@ -83,7 +85,7 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("kubeconfig"), node_api::kubeconfig(address, "")).unwrap();
         let bare = node.tree();
-        let model = Model::new(bare.clone());
+        let model = Model::new(bare.clone(), RUNTIME);
         let mut this = Self {
             node,
             api,
@@ -101,7 +103,7 @@ impl World {
         };
         this.policy(PolicyIs { files: false, was: false, units: false, keys: false });
         this.start();
-        this.settle(&Outcome { says: Says::Done, boots: false });
+        this.settle(&Outcome { says: Says::Done, boots: false }, false);
         Some(this)
     }
 
@@ -167,8 +169,11 @@ impl World {
             self.stop();
         }
         match step {
-            Step::Config(_) | Step::Withdraw(_) | Step::Killed(..) => self.want(),
-            Step::Hand(..) | Step::UnitHand(..) | Step::PutRight => self.hand(&before, &by_hand),
+            Step::Config(_) | Step::Withdraw(_) | Step::Killed(..) | Step::Cut(..) => self.want(),
+            Step::Hand(..) | Step::UnitHand(..) | Step::PutRight => {
+                let changed = disk::change(&before, &by_hand, &|path| self.node.at(path));
+                self.by_hand.extend(changed);
+            }
             Step::Force => self.node.write(FORCE, "", 0o644),
             Step::Boot => self.boot(),
             Step::Restart => {
@@ -177,16 +182,19 @@ impl World {
             }
             Step::Policy(policy) => self.policy(*policy),
         }
-        if let Step::Killed(_, call) = step {
+        if let Step::Killed(_, call) | Step::Cut(_, call) = step {
             self.killed(*call, &outcome);
             self.has_more_records = true;
         } else if self.model.current != current {
             self.has_more_records = false;
         }
-        if self.daemon.is_none() {
+        let is_cut = matches!(step, Step::Cut(..));
+        if is_cut {
+            self.boot();
+        } else if self.daemon.is_none() {
             self.start();
         }
-        self.settle(&outcome);
+        self.settle(&outcome, is_cut);
         self.compare(&outcome);
         true
     }
@@ -194,56 +202,9 @@ impl World {
     fn want(&mut self) {
         let desired = self.model.desired.clone().unwrap();
         // It is killed with its wish unheard, or hears it.
-        let name = desired.name();
+        let name = desired.name(POOL);
         self.api.config(&name, &desired.value());
         self.api.annotate("desiredConfig", &name);
-    }
-
-    /// Brings the disk from one tree to another.
-    fn hand(&mut self, from: &Tree, to: &Tree) {
-        let paths: BTreeSet<&String> = from.keys().chain(to.keys()).collect();
-        for path in paths.into_iter().filter(|path| from.get(*path) != to.get(*path)) {
-            self.by_hand.insert(path.clone());
-            self.put(path, to.get(path));
-        }
-    }
-
-    fn put(&self, path: &str, entry: Option<&Entry>) {
-        let at = self.node.at(path);
-        let Some((kind, mode, uid, gid, bytes)) = entry else {
-            let is_dir = fs::symlink_metadata(&at).is_ok_and(|meta| meta.is_dir());
-            return if is_dir { fs::remove_dir(&at).unwrap() } else { fs::remove_file(&at).unwrap() };
-        };
-        let fresh = at.with_file_name(".by-hand");
-        fs::create_dir_all(at.parent().unwrap()).unwrap();
-        match kind {
-            'f' => fs::write(&fresh, bytes).unwrap(),
-            'd' => fs::create_dir(&fresh).unwrap(),
-            'o' => nix::unistd::mkfifo(&fresh, Mode::from_bits_truncate(*mode)).unwrap(),
-            _ => symlink(self.target(path, bytes), &fresh).unwrap(),
-        }
-        lchown(&fresh, Some(*uid), Some(*gid)).unwrap();
-        if *kind != 'l' {
-            fs::set_permissions(&fresh, fs::Permissions::from_mode(*mode)).unwrap();
-        }
-        match fs::symlink_metadata(&at) {
-            Ok(meta) if meta.is_dir() => fs::remove_dir(&at).unwrap(),
-            Ok(_) if *kind == 'd' => fs::remove_file(&at).unwrap(),
-            _ => {}
-        }
-        fs::rename(&fresh, &at).unwrap();
-    }
-
-    /// A link of which only the name counts leads to the unit's file.
-    fn target(&self, path: &str, bytes: &[u8]) -> PathBuf {
-        if bytes != ANY {
-            return PathBuf::from(std::str::from_utf8(bytes).unwrap());
-        }
-        let name = path.rsplit_once('/').unwrap().1;
-        let name = if name == "ntp.service" { "chronyd.service" } else { name };
-        let own = format!("/etc/systemd/system/{name}");
-        let is_own = fs::symlink_metadata(self.node.at(&own)).is_ok();
-        if is_own { own.into() } else { format!("{VENDOR}/{}", name.replace("@a.", "@.")).into() }
     }
 
     /// A daemon of its own process takes over, and is killed before its call of this number that changes a file.
@@ -286,23 +247,14 @@ impl World {
     /// Whether the node says what it shall; else what it says instead.
     fn says(&self, outcome: &Outcome) -> Result<(), String> {
         let annotation = |key: &str| self.api.annotation(key);
-        let (state, reason, phase) = (annotation("state"), annotation("reason"), annotation("phase"));
-        let current = self.model.current.as_ref().map(ConfigIs::name).unwrap_or_default();
-        let asked = annotation("desiredDrain");
-        let rests = phase.is_empty() && (asked.is_empty() || asked.starts_with("uncordon"));
-        let is = match &outcome.says {
-            Says::Done => state == "Done" && reason.is_empty() && annotation("currentConfig") == current,
-            Says::Drift(found) => state == "Degraded" && drift(&reason).as_ref() == Some(found),
-            Says::InTheWay(items) => {
-                let to = self.model.desired.as_ref().map(ConfigIs::name).unwrap_or_default();
-                state == "Degraded" && in_the_way(&reason, &to).as_ref() == Some(items)
-            }
+        let said = Said {
+            state: annotation("state"),
+            reason: annotation("reason"),
+            phase: annotation("phase"),
+            current: annotation("currentConfig"),
+            asked: annotation("desiredDrain"),
         };
-        if is && rests {
-            return Ok(());
-        }
-        let said = format!("{state} at {}, phase {phase:?}, asks {asked:?}: {reason}", annotation("currentConfig"));
-        Err(format!("the node says {said}\nand not {:?} at {current}", outcome.says))
+        said.is_as(&self.model, outcome, POOL)
     }
 
     /// Waits a little. This API server does not keep what happens between a list and the watch that follows it: it is told
@@ -316,8 +268,8 @@ impl World {
         std::thread::sleep(Duration::from_millis(3));
     }
 
-    /// Waits for what comes of a step.
-    fn settle(&mut self, outcome: &Outcome) {
+    /// Waits for what comes of a step. A boot that came with it may have been that of the update.
+    fn settle(&mut self, outcome: &Outcome, has_booted: bool) {
         let start = Instant::now();
         let mut told = start;
         let mut booted = false;
@@ -330,7 +282,7 @@ impl World {
                 self.boot();
             }
             let says = self.says(outcome);
-            if says.is_ok() && booted == outcome.boots {
+            if says.is_ok() && (booted == outcome.boots || has_booted) {
                 return;
             }
             assert!(
@@ -344,49 +296,22 @@ impl World {
 
     /// Disk, state and originals are as the model has them.
     fn compare(&self, outcome: &Outcome) {
-        assert_same(&shape(&self.node.tree(), &self.model.disk), &shape(&self.model.disk, &self.model.disk), "disk");
+        disk::assert_as(&self.model, &self.node.tree());
         let host = self.node.host();
         let stored = look::stored(&host).unwrap();
         assert!(stored.journal.is_none(), "a journal is open");
         assert!(stored.failed.is_none(), "something failed: {:?}", stored.failed);
         let current = stored.current.map(|current| current.name.to_string()).unwrap_or_default();
-        assert_eq!(current, self.model.current.as_ref().map(ConfigIs::name).unwrap_or_default(), "current.json");
-        self.compare_originals();
+        assert_eq!(
+            current,
+            self.model.current.as_ref().map(|current| current.name(POOL)).unwrap_or_default(),
+            "current.json"
+        );
+        disk::assert_originals(&self.model, &self.node.at("/var/lib/mcx/originals"), self.has_more_records);
         let now = self.model.current.as_ref().map_or_else(|| config(&[], &[], None), ConfigIs::value);
         let diff = self.node.runtime.block_on(look::diff(&host, &crate::node_root::items(&now))).unwrap();
         let found: usize = diff.items.iter().map(|item| item.deviations.len()).sum();
         assert_eq!(found, self.model.drift().len(), "{:?} beside {:?}, {outcome:?}", diff.items, self.model.drift());
-    }
-
-    fn compare_originals(&self) {
-        let dir = self.node.at("/var/lib/mcx/originals");
-        let (mut paths, mut units) = (BTreeMap::new(), BTreeMap::new());
-        for entry in fs::read_dir(&dir).unwrap() {
-            let name = entry.unwrap().file_name().into_string().unwrap();
-            if !name.starts_with("p-") && !name.starts_with("u-") {
-                continue;
-            }
-            let text = fs::read_to_string(dir.join(&name)).unwrap();
-            let record: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
-            if name.starts_with("p-") {
-                paths.insert(record["path"].as_str().unwrap().to_owned(), original(&dir, &record));
-            } else {
-                let links: BTreeSet<String> = record["links"].as_object().unwrap().keys().cloned().collect();
-                units.insert(record["unit"].as_str().unwrap().to_owned(), links);
-            }
-        }
-        if self.has_more_records {
-            paths.retain(|path, _| self.model.before.contains_key(path));
-            units.retain(|unit, _| self.model.links_before.contains_key(unit));
-        }
-        assert_eq!(paths, self.model.before, "originals of paths");
-        let expected: BTreeMap<String, BTreeSet<String>> = self
-            .model
-            .links_before
-            .iter()
-            .map(|(unit, (links, _))| (unit.clone(), links.keys().cloned().collect()))
-            .collect();
-        assert_eq!(units, expected, "originals of enablement");
     }
 
     /// The end: everything is put right and withdrawn, and what no hand has changed is as it was before mcx.
@@ -435,84 +360,4 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// What of a tree is compared: folders of links come and go with them, and of some links only the name counts.
-fn shape(tree: &Tree, model: &Tree) -> Tree {
-    let is_other = |path: &str| path.starts_with("/proc") || path == FORCE;
-    let kept = tree.iter().filter(|(path, entry)| !(is_other(path) || (entry.0 == 'd' && is_link_dir(path))));
-    kept.map(|(path, entry)| {
-        let any = entry.0 == 'l' && model.get(path).is_some_and(|other| other.4 == ANY);
-        let entry = if any { ('l', 0o777, 0, 0, ANY.to_vec()) } else { entry.clone() };
-        (path.clone(), entry)
-    })
-    .collect()
-}
-
-/// A record of what stood at a path.
-fn original(dir: &Path, record: &Value) -> Option<Entry> {
-    let number = |key: &str| u32::try_from(record[key].as_u64().unwrap_or_default()).unwrap();
-    let (mode, uid, gid) = (number("mode"), number("uid"), number("gid"));
-    match record["was"].as_str().unwrap() {
-        "nothing" => None,
-        "file" => Some(('f', mode, uid, gid, fs::read(dir.join(record["blob"].as_str().unwrap())).unwrap())),
-        "link" => {
-            let hex = record["target"].as_str().unwrap();
-            let bytes = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap());
-            Some(('l', 0o777, uid, gid, bytes.collect()))
-        }
-        "fifo" => Some(('o', mode, uid, gid, vec![])),
-        "dir" => Some(('d', mode, uid, gid, vec![])),
-        other => panic!("an original that was {other}"),
-    }
-}
-
-/// The findings of a reason that tells of drift.
-fn drift(reason: &str) -> Option<BTreeSet<Finding>> {
-    let (head, rest) = reason.strip_prefix("Drift: ")?.split_once(": ")?;
-    let (list, _) = rest.split_once(". Put it right by hand, or create ")?;
-    let found: BTreeSet<Finding> = list.split("; ").map(finding).collect();
-    let count: usize = head.split(' ').next()?.parse().ok()?;
-    assert_eq!(count, list.split("; ").count(), "{reason}");
-    Some(found)
-}
-
-/// One of them: its item, and what of it.
-pub(crate) fn finding(text: &str) -> Finding {
-    let (item, what) = text
-        .strip_prefix("keys of boot ")
-        .map(|what| ("keys of boot", what))
-        .or_else(|| text.split_once(' '))
-        .unwrap_or((text, ""));
-    let starts = [
-        ("has other contents", "contents"),
-        ("has mode", "mode"),
-        ("has owner", "owner"),
-        ("has group", "group"),
-        ("is missing", "missing"),
-        ("is not masked, expected masked", "mask"),
-        ("is masked, expected not masked", "mask"),
-        ("is masked until the next boot, expected not masked", "mask until the next boot"),
-        ("is masked, expected enabled", "enablement"),
-        ("is masked", "type"),
-        ("is a ", "type"),
-        ("is disabled, expected enabled", "enablement"),
-        ("does not exist, expected enabled", "enablement"),
-        ("is enabled", "enablement"),
-        ("lacks the link", "enablement"),
-    ];
-    let kind = starts.iter().find(|(start, _)| what.starts_with(start));
-    (item.to_owned(), kind.map_or("something else", |(_, kind)| kind))
-}
-
-/// The items and paths that are in the way of a config.
-fn in_the_way(reason: &str, to: &str) -> Option<BTreeSet<String>> {
-    let list = reason.strip_prefix(&format!("cannot update to {to}: "))?;
-    let (list, _) = list.split_once(". It goes on by itself once that is put right")?;
-    // What is said of an item may hold a semicolon itself.
-    let item = |text: &str| {
-        let first = text.split(' ').next().unwrap_or_default();
-        (first.starts_with('/') || first.ends_with(".service")).then(|| first.to_owned())
-    };
-    Some(list.split("; ").filter_map(item).collect())
 }

@@ -6,6 +6,7 @@
 use crate::node_api::{self, NodeApi};
 use crate::node_root::{Node, config, file};
 use crate::weather::Weather;
+use kube::Client;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,8 @@ pub(crate) enum Cost {
     Reboot,
 }
 
-fn policy(cost: Cost) -> Value {
+/// In effect when its generation is 2.
+pub(crate) fn policy(cost: Cost) -> Value {
     let actions = match cost {
         Cost::Restart => json!([{"type": "Drain"}, {"type": "Restart", "restart": {"serviceName": "app.service"}}]),
         Cost::Reboot => json!([{"type": "Reboot"}]),
@@ -76,9 +78,46 @@ pub(crate) enum Order {
     LoseUnder,
 }
 
-pub(crate) struct Machine {
+/// The cluster as a test plays it: the Node of one machine, and what the controller does with it.
+pub(crate) trait Cluster {
+    /// Without the prefix; empty when there is none.
+    fn annotation(&self, key: &str) -> String;
+    fn annotate(&self, key: &str, value: &str);
+    fn is_cordoned(&self) -> bool;
+    /// Cordons and grants, or uncordons, as it is asked for.
+    fn serve_drains(&self);
+    /// What is known of the Node, for messages.
+    fn told(&self) -> String;
+}
+
+impl Cluster for NodeApi {
+    fn annotation(&self, key: &str) -> String {
+        Self::annotation(self, key)
+    }
+
+    fn annotate(&self, key: &str, value: &str) {
+        Self::annotate(self, key, value);
+    }
+
+    fn is_cordoned(&self) -> bool {
+        Self::is_cordoned(self)
+    }
+
+    fn serve_drains(&self) {
+        Self::serve_drains(self);
+    }
+
+    fn told(&self) -> String {
+        let state = self.state();
+        format!("{:?}\n{:?}", state.story, state.node)
+    }
+}
+
+pub(crate) struct Machine<C = NodeApi> {
     pub(crate) node: Node,
-    pub(crate) api: NodeApi,
+    pub(crate) api: C,
+    /// Of its Node.
+    name: String,
     pub(crate) weather: Weather,
     /// What the rule of the weather asks for.
     pub(crate) orders: Arc<Mutex<Vec<Order>>>,
@@ -95,31 +134,55 @@ pub(crate) struct Machine {
     _runtime: tokio::runtime::Runtime,
 }
 
+/// The folder of one; none where it cannot be.
+pub(crate) fn bare() -> Option<Node> {
+    let node = Node::lasting()?;
+    let needed = Command::new("ldd").arg("/bin/sh").output().unwrap();
+    let needed = String::from_utf8(needed.stdout).unwrap();
+    for path in needed.split_whitespace().filter(|word| word.starts_with('/')).chain(["/bin/sh"]) {
+        fs::create_dir_all(node.at(path).parent().unwrap()).unwrap();
+        fs::copy(path, node.at(path)).unwrap();
+    }
+    node.write("/usr/bin/systemctl", SYSTEMCTL, 0o755);
+    node.vendor("app.service", "[Service]\nExecStart=/bin/true\n");
+    fs::create_dir_all(node.at("/run/systemd/system")).unwrap();
+    node.write(RUNNING, "\n", 0o644);
+    Some(node)
+}
+
 impl Machine {
-    /// One that has joined and has no config; none where it cannot be.
+    /// One that has joined a cluster in memory and has no config; none where it cannot be.
     pub(crate) fn new(cost: Cost) -> Option<Self> {
-        let node = Node::lasting()?;
-        let needed = Command::new("ldd").arg("/bin/sh").output().unwrap();
-        let needed = String::from_utf8(needed.stdout).unwrap();
-        for path in needed.split_whitespace().filter(|word| word.starts_with('/')).chain(["/bin/sh"]) {
-            fs::create_dir_all(node.at(path).parent().unwrap()).unwrap();
-            fs::copy(path, node.at(path)).unwrap();
-        }
-        node.write("/usr/bin/systemctl", SYSTEMCTL, 0o755);
-        node.vendor("app.service", "[Service]\nExecStart=/bin/true\n");
-        fs::create_dir_all(node.at("/run/systemd/system")).unwrap();
-        node.write(RUNNING, "\n", 0o644);
-        Some(Self::on(node, NodeApi::new(), cost))
+        Some(Self::in_memory(bare()?, NodeApi::new(), cost))
     }
 
-    fn on(node: Node, api: NodeApi, cost: Cost) -> Self {
+    fn in_memory(node: Node, api: NodeApi, cost: Cost) -> Self {
         for n in 0..4 {
             let (name, config) = rendered(n);
             api.config(&name, &config);
         }
         api.state().policy = Some(policy(cost));
+        Self::on(node, api.clone(), async || api.client(), "n1", cost)
+    }
+
+    /// Another machine that is at the same point of its life, without its daemon.
+    pub(crate) fn copy(&self) -> Self {
+        assert!(self.child.is_none(), "its daemon runs");
+        let api = NodeApi::new();
+        let node = self.api.state().node.clone();
+        api.change(|fresh| *fresh = node.unwrap());
+        let mut copy = Self::in_memory(self.node.copy(), api, self.cost);
+        copy.target.clone_from(&self.target);
+        copy.boots = self.boots;
+        copy
+    }
+}
+
+impl<C: Cluster> Machine<C> {
+    /// One on this folder with a Node of this name on the server behind the weather.
+    pub(crate) fn on(node: Node, api: C, server: impl AsyncFnOnce() -> Client, name: &str, cost: Cost) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (weather, address) = runtime.block_on(async { Weather::before(api.client()).await });
+        let (weather, address) = runtime.block_on(async { Weather::before(server().await).await });
         let dir = tempfile::tempdir().unwrap();
         let token = dir.path().join("token");
         fs::write(&token, "first\n").unwrap();
@@ -130,6 +193,7 @@ impl Machine {
         Self {
             node,
             api,
+            name: name.to_owned(),
             weather,
             orders: Arc::default(),
             target: String::new(),
@@ -144,24 +208,12 @@ impl Machine {
         }
     }
 
-    /// Another machine that is at the same point of its life, without its daemon.
-    pub(crate) fn copy(&self) -> Self {
-        assert!(self.child.is_none(), "its daemon runs");
-        let api = NodeApi::new();
-        let node = self.api.state().node.clone();
-        api.change(|fresh| *fresh = node.unwrap());
-        let mut copy = Self::on(self.node.copy(), api, self.cost);
-        copy.target.clone_from(&self.target);
-        copy.boots = self.boots;
-        copy
-    }
-
     pub(crate) fn start(&mut self) {
         let log = fs::File::options().create(true).append(true).open(self.dir.path().join("log")).unwrap();
         // Nothing listens there: of the kubelet nothing is asked.
         let kubelet = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let child = Command::new(binary())
-            .args(["daemon", "--node-name", "n1", "--listen", "127.0.0.1:0", "--watch-time", "10ms"])
+            .args(["daemon", "--node-name", &self.name, "--listen", "127.0.0.1:0", "--watch-time", "10ms"])
             .args(["--kubelet-healthz", &kubelet, "--kubeconfig"])
             .arg(self.dir.path().join("kubeconfig"))
             .arg("--root")
@@ -269,11 +321,7 @@ impl Machine {
         while !is(self) {
             self.tick();
             if start.elapsed() > Duration::from_secs(150) {
-                let (story, node) = {
-                    let state = self.api.state();
-                    (state.story.clone(), state.node.clone())
-                };
-                panic!("{what} never came: {story:?}\n{node:?}\n{:?}\n{}", self.calls(), self.log());
+                panic!("{what} never came: {}\n{:?}\n{}", self.api.told(), self.calls(), self.log());
             }
         }
     }
@@ -326,9 +374,12 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl<C> Drop for Machine<C> {
     fn drop(&mut self) {
-        self.kill();
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

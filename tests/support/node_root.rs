@@ -32,6 +32,14 @@ pub(crate) type Entry = (char, u32, u32, u32, Vec<u8>);
 /// A whole tree, the state of mcx apart.
 pub(crate) type Tree = BTreeMap<String, Entry>;
 
+/// Units that the vendor brings: with an alias, usual, static, a template.
+pub(crate) const VENDOR_UNITS: [(&str, &str); 4] = [
+    ("chronyd.service", "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\nAlias=ntp.service\n"),
+    ("vendor.service", "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"),
+    ("static.service", "[Service]\nExecStart=/bin/true\n"),
+    ("inst@.service", "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"),
+];
+
 impl Node {
     /// A root in memory, where nothing waits for a disk. None, with a word why, when this machine cannot run such tests.
     pub(crate) fn new() -> Option<Self> {
@@ -64,13 +72,9 @@ impl Node {
             fs::create_dir_all(node.at(dir)).unwrap();
         }
         chown(node.at("/home/boot"), Some(BOOT), Some(BOOT)).unwrap();
-        node.vendor(
-            "chronyd.service",
-            "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\nAlias=ntp.service\n",
-        );
-        node.vendor("vendor.service", "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n");
-        node.vendor("static.service", "[Service]\nExecStart=/bin/true\n");
-        node.vendor("inst@.service", "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n");
+        for (unit, text) in VENDOR_UNITS {
+            node.vendor(unit, text);
+        }
         node.vendor("multi-user.target", "[Unit]\nDescription=x\n");
         node.systemctl(&["enable", "chronyd.service"]);
         Some(node)
@@ -260,21 +264,28 @@ fn walk(root: &Path, dir: &Path, tree: &mut Tree) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let name = format!("/{}", path.strip_prefix(root).unwrap().display());
-        let meta = fs::symlink_metadata(&path).unwrap();
-        let (kind, bytes) = if meta.is_dir() {
-            ('d', vec![])
-        } else if meta.is_symlink() {
-            ('l', fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
-        } else if meta.is_file() {
-            ('f', fs::read(&path).unwrap())
-        } else {
-            ('o', vec![])
-        };
-        tree.insert(name, (kind, meta.mode() & 0o7777, meta.uid(), meta.gid(), bytes));
-        if meta.is_dir() {
+        let found = entry_of(&path).unwrap();
+        let is_dir = found.0 == 'd';
+        tree.insert(name, found);
+        if is_dir {
             walk(root, &path, tree);
         }
     }
+}
+
+/// What stands at a path of this machine.
+pub(crate) fn entry_of(path: &Path) -> Option<Entry> {
+    let meta = fs::symlink_metadata(path).ok()?;
+    let (kind, bytes) = if meta.is_dir() {
+        ('d', vec![])
+    } else if meta.is_symlink() {
+        ('l', fs::read_link(path).unwrap().into_os_string().into_encoded_bytes())
+    } else if meta.is_file() {
+        ('f', fs::read(path).unwrap())
+    } else {
+        ('o', vec![])
+    };
+    Some((kind, meta.mode() & 0o7777, meta.uid(), meta.gid(), bytes))
 }
 
 fn runtime() -> tokio::runtime::Runtime {

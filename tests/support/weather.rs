@@ -58,6 +58,21 @@ impl Asked {
     pub(crate) fn is_a_step(&self) -> bool {
         self.path != "/api/v1/nodes" && !self.path.contains("/events")
     }
+
+    /// A word for the moment: what was asked for.
+    pub(crate) fn name(&self) -> String {
+        let word = |key: &str| {
+            let steps: Vec<Value> = serde_json::from_str(&self.body).unwrap_or_default();
+            let path = format!("/metadata/annotations/machineconfiguration.alauda.io~1{key}");
+            let add = steps.into_iter().find(|step| step["op"] == "add" && step["path"] == path);
+            add.and_then(|step| step["value"].as_str().and_then(|v| v.split([' ', '-']).next().map(str::to_owned)))
+        };
+        if self.method == Method::PATCH {
+            let words = [word("phase").filter(|p| !p.is_empty()), word("state"), word("desiredDrain")];
+            return format!("PATCH {}", words.into_iter().flatten().collect::<Vec<_>>().join(" "));
+        }
+        format!("GET {}", self.path.rsplit('/').next().unwrap_or_default())
+    }
 }
 
 type Rule = Box<dyn FnMut(&Asked) -> Option<Fault> + Send>;
@@ -67,7 +82,7 @@ type Witness = Box<dyn Fn(&Value) -> Option<String> + Send>;
 pub(crate) struct Weather(Arc<Shared>);
 
 struct Shared {
-    server: Client,
+    server: Mutex<Client>,
     sky: watch::Sender<Sky>,
     rule: Mutex<Option<Rule>>,
     /// Sees the Node after each patch that was taken.
@@ -85,7 +100,7 @@ impl Weather {
     /// Before `server`; the address at which it is reached from now on.
     pub(crate) async fn before(server: Client) -> (Self, SocketAddr) {
         let shared = Shared {
-            server,
+            server: Mutex::new(server),
             sky: watch::channel(Sky::Fair).0,
             rule: Mutex::default(),
             witness: Mutex::default(),
@@ -108,6 +123,11 @@ impl Weather {
             }
         });
         (this, address)
+    }
+
+    /// From now on requests are passed on by this one, as whoever it is.
+    pub(crate) fn pass_on_by(&self, server: Client) {
+        *locked(&self.0.server) = server;
     }
 
     pub(crate) fn set(&self, sky: Sky) {
@@ -160,7 +180,8 @@ impl Weather {
         parts.headers.remove(header::HOST);
         parts.headers.remove(header::AUTHORIZATION);
         let request = Request::from_parts(parts, kube::client::Body::from(body));
-        let answer = match self.0.server.send(request).await {
+        let server = locked(&self.0.server).clone();
+        let answer = match server.send(request).await {
             Err(error) => return (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
             Ok(answer) => answer,
         };
