@@ -27,10 +27,15 @@ pub(crate) fn change(from: &Tree, to: &Tree, at: At<'_>) -> BTreeSet<String> {
 
 fn put(path: &str, entry: Option<&Entry>, place: At<'_>) {
     let at = place(path);
+    let is_dir = |at: &Path| fs::symlink_metadata(at).is_ok_and(|meta| meta.is_dir());
     let Some((kind, mode, uid, gid, bytes)) = entry else {
-        let is_dir = fs::symlink_metadata(&at).is_ok_and(|meta| meta.is_dir());
-        return if is_dir { fs::remove_dir(&at).unwrap() } else { fs::remove_file(&at).unwrap() };
+        return if is_dir(&at) { fs::remove_dir(&at).unwrap() } else { fs::remove_file(&at).unwrap() };
     };
+    // The model does not know of every folder of links.
+    if *kind == 'd' && is_dir(&at) {
+        lchown(&at, Some(*uid), Some(*gid)).unwrap();
+        return fs::set_permissions(&at, fs::Permissions::from_mode(*mode)).unwrap();
+    }
     let fresh = at.with_file_name(".by-hand");
     fs::create_dir_all(at.parent().unwrap()).unwrap();
     match kind {
