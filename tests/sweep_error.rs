@@ -71,8 +71,9 @@ fn cases(scenario: &Scenario) -> Vec<Case> {
 /// Whether a message says what is wrong where: the path of the call, one beside it (what is staged there is nobody's
 /// business), or the command that it failed in.
 fn names(said: &str, call: &Call) -> bool {
-    let beside = call.path.rsplit_once('/').map_or("/", |(dir, _)| dir);
-    said.contains(&call.path) || said.contains(&format!("{beside}/")) || said.contains("systemctl ")
+    let path = call.path.strip_suffix("/.").unwrap_or(&call.path);
+    let beside = path.rsplit_once('/').map_or("/", |(dir, _)| dir);
+    said.contains(path) || said.contains(&format!("{beside}/")) || said.contains("systemctl ")
 }
 
 fn run(scenario: &Scenario, case: &Case, counts: &Counts) {
@@ -131,6 +132,25 @@ fn whatever_system_call_fails_it_is_undone_or_finished_and_fine_without_the_faul
         }));
     }
     assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
+}
+
+/// This was wrong: what was staged for the folder of mcx's state stayed beside it.
+#[test]
+fn a_state_folder_that_cannot_be_made_leaves_nothing_beside_it() {
+    let Some(scenario) = Scenario::all().into_iter().find(|scenario| scenario.name == "first update") else { return };
+    let is_of_it = |call: &Call| call.path.starts_with("/var/lib/.mcx-") || call.name.starts_with("rename");
+    let all: Vec<(usize, Call)> = scenario.calls(Set::Every).into_iter().enumerate().collect();
+    let made = all.iter().position(|(_, call)| call.name.starts_with("rename") && call.path == "/var/lib/mcx").unwrap();
+    let of_it: Vec<_> = all[..=made].iter().filter(|(_, call)| is_of_it(call)).collect();
+    assert!(of_it.len() > 5, "{of_it:?}");
+    for (index, call) in of_it {
+        let node = scenario.template.copy();
+        let ended = scenario.run(&node, Set::Every, Fault::Error(index + 1, Errno::EIO), scenario.wish);
+        if ended.code != 0 {
+            let when = format!("EIO at {} {}: {}", call.name, call.path, ended.err);
+            assert_same(&node.tree(), &scenario.from, &when);
+        }
+    }
 }
 
 /// These were wrong: a folder that mcx made was forgotten when it could not be looked at while the update was closed, and

@@ -70,14 +70,18 @@ impl Root {
         if place.seen()?.kind != Kind::Absent {
             return Ok(());
         }
-        place.stage_dir(meta)?;
         let (old, new) = (place.staged.as_str(), place.name.as_str());
-        match renameat2(&place.dir, old, &place.dir, new, RenameFlags::RENAME_NOREPLACE) {
+        let switch = || renameat2(&place.dir, old, &place.dir, new, RenameFlags::RENAME_NOREPLACE);
+        match place.stage_dir(meta).and_then(|()| Ok(switch()?)) {
+            Ok(()) => place.sync(),
             // Somebody was quicker: theirs is as good.
-            Err(Errno::EEXIST) => place.unstage(),
-            result => {
-                result?;
-                place.sync()
+            Err(error) if error.raw_os_error() == Some(Errno::EEXIST as i32) && place.seen()?.kind != Kind::Absent => {
+                place.unstage()
+            }
+            Err(error) => {
+                // The cause is what counts.
+                let _ = place.unstage();
+                Err(error)
             }
         }
     }
