@@ -256,6 +256,15 @@ pub(crate) fn whole_of(root: &Path) -> Tree {
     tree
 }
 
+/// What is in some of its folders.
+pub(crate) fn part_of(root: &Path, folders: &[&str]) -> Tree {
+    let mut tree = Tree::new();
+    for folder in folders {
+        walk(root, &root.join(folder.trim_start_matches('/')), &mut tree);
+    }
+    tree
+}
+
 fn walk(root: &Path, dir: &Path, tree: &mut Tree) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
