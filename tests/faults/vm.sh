@@ -42,9 +42,9 @@ if [ ! -d "$vm" ]; then
   depmod -b "$work/kernel" "$version"
   mkdir -p "$i"/{bin,dev,proc,sys,root,modules}
   cp "$(command -v busybox)" "$i/bin/busybox"; ln -s busybox "$i/bin/sh"
-  # NVMe and ext4 are a part of this kernel; for each file system, what has to be loaded, in order.
+  # For each file system, what has to be loaded, in order.
   for fs in ext4 xfs btrfs; do
-    for module in virtio_pci virtio_net $fs; do modprobe -d "$work/kernel" -S "$version" --show-depends $module; done |
+    for module in virtio_pci virtio_blk virtio_net "$fs"; do modprobe -d "$work/kernel" -S "$version" --show-depends "$module"; done |
       awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r file; do
         cp "$file" "$i/modules/"; echo "/modules/$(basename "$file")"; done >"$i/modules/$fs"
   done
@@ -55,7 +55,7 @@ b=/bin/busybox
 $b mount -t devtmpfs dev /dev; $b mount -t proc proc /proc; $b mount -t sysfs sys /sys
 while read -r module; do $b insmod "$module"; done <"/modules/$guest_fs"
 $b ip link set eth0 up; $b ip addr add 10.0.2.15/24 dev eth0; $b ip route add default via 10.0.2.2
-$b mount -t "$guest_fs" -o "$guest_options" /dev/nvme0n1 /root || { echo "the root cannot be mounted"; $b poweroff -f; }
+$b mount -t "$guest_fs" -o "$guest_options" /dev/vda /root || { echo "the root cannot be mounted"; $b poweroff -f; }
 $b mount --move /dev /root/dev; $b umount /proc /sys
 exec $b switch_root /root /lib/systemd/systemd
 INIT
