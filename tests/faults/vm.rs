@@ -29,8 +29,13 @@ const ON_ITS_WAY: Duration = Duration::from_millis(100);
 /// Where the guest finds this host.
 const HOST: &str = "10.0.2.2";
 /// Where a root says what a boot starts.
-const WANTS: [&str; 4] =
-    ["sysinit.target.wants", "local-fs.target.wants", "multi-user.target.wants", "timers.target.wants"];
+const WANTS: [&str; 5] = [
+    "usr/lib/systemd/system/sysinit.target.wants",
+    "usr/lib/systemd/system/local-fs.target.wants",
+    "usr/lib/systemd/system/multi-user.target.wants",
+    "usr/lib/systemd/system/timers.target.wants",
+    "etc/systemd/system/multi-user.target.wants",
+];
 
 /// What a machine stands in, and the disk with which it comes there.
 pub(crate) struct Site {
@@ -128,12 +133,9 @@ fn furnish(at: &Path, server: SocketAddr) {
 fn calm(at: &Path) {
     fs::remove_dir_all(at.join("usr/lib/systemd/system-generators")).unwrap();
     fs::create_dir_all(at.join("var/log/journal")).unwrap();
-    for folder in ["usr/lib/systemd/system", "etc/systemd/system"] {
-        let wants = WANTS.iter().filter_map(|wants| fs::read_dir(at.join(folder).join(wants)).ok());
-        for link in wants.flatten().map(Result::unwrap) {
-            if !link.file_name().to_string_lossy().starts_with("systemd-journal") {
-                fs::remove_file(link.path()).unwrap();
-            }
+    for link in WANTS.iter().flat_map(|wants| fs::read_dir(at.join(wants)).unwrap()).map(Result::unwrap) {
+        if !link.file_name().to_string_lossy().starts_with("systemd-journal") {
+            fs::remove_file(link.path()).unwrap();
         }
     }
 }
