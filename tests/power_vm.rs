@@ -144,15 +144,10 @@ fn life(bench: &Bench, image: &Image) -> Result<Life, Wrong> {
 }
 
 /// What is wrong with a machine at rest.
-fn at_rest(bench: &Bench, image: &Image, expected: &Life) -> Vec<Wrong> {
-    let found = match life(bench, image) {
-        Ok(found) => found,
-        Err(wrong) => return vec![wrong],
-    };
+fn at_rest(found: &Life, expected: &Life) -> Vec<Wrong> {
     let mut wrong: Vec<String> = differ(&found.tree, &expected.tree).collect();
-    wrong.extend(
-        found.state.keys().filter(|path| !expected.state.contains_key(*path)).map(|path| format!("{path} is left")),
-    );
+    let left = found.state.keys().filter(|path| !expected.state.contains_key(*path));
+    wrong.extend(left.map(|path| format!("{path} is left")));
     if found.current != expected.current || found.stage.is_some() {
         wrong.push(format!("current.json names {}, the journal is {:?}", found.current, found.stage));
     }
@@ -160,20 +155,16 @@ fn at_rest(bench: &Bench, image: &Image, expected: &Life) -> Vec<Wrong> {
 }
 
 /// What is wrong with what a cut of the update from `from` to `to` has left, when the node had said `said`.
-fn judge(bench: &Bench, image: &Image, known: &Known, [from, to]: [usize; 2], said: &[String; 3]) -> Vec<Wrong> {
-    let found = match life(bench, image) {
-        Ok(found) => found,
-        Err(wrong) => return vec![wrong],
-    };
+fn judge(found: &Life, known: &Known, [from, to]: [usize; 2], said: &[String; 3]) -> Vec<Wrong> {
     let (before, after) = (&known.lives[from], &known.lives[to]);
     let guard: Tree = known.guard.iter().cloned().collect();
     let torn = node_lives::torn(&found.tree, &[&before.tree, &after.tree, &guard]).into_iter();
     let mut wrong: Vec<Wrong> = torn.map(|path| Wrong(Fault::Torn, format!("neither old nor new: {path}"))).collect();
-    match against_records([before, after], &known.guard, true, &found) {
+    match against_records([before, after], &known.guard, true, found) {
         Ok((_, against)) => wrong.extend(against),
         Err(against) => wrong.push(against),
     }
-    wrong.extend(unguarded(&known.guard, &found));
+    wrong.extend(unguarded(&known.guard, found));
     let [state, phase, current] = said;
     let is_done = state == "Done" && *current == CONFIGS[to];
     if is_done || *current == CONFIGS[to] || ["Restarting", "Rebooting", "Verifying"].contains(&phase.as_str()) {
@@ -216,7 +207,8 @@ fn cut(kind: Kind, cuts: usize) {
     let (site, known) = learned(kind);
     let (bench, since, mut random) = (site.bench(), Instant::now(), Random::new(kind as u64));
     let mut tally = Tally::default();
-    let (mut disks, mut counts) = (BTreeSet::new(), [0; 3]);
+    let (mut disks, mut contents) = (BTreeSet::new(), BTreeSet::new());
+    let mut withdrawals = 0;
     let mut machine = site.join(false).unwrap();
     let mut from = 0;
     for number in 0..cuts {
@@ -235,19 +227,29 @@ fn cut(kind: Kind, cuts: usize) {
         let said = site.said();
         let image = cached.cut(loss, random.next());
         let mut wrong = told.err().map_or_else(Vec::new, |error| vec![Wrong(Fault::Stuck, error)]);
-        wrong.extend(judge(&bench, &image, known, [from, to], &said));
         disks.insert(image.digest());
+        match life(&bench, &image) {
+            Ok(found) => {
+                contents.insert(found.digest);
+                wrong.extend(judge(&found, known, [from, to], &said));
+            }
+            Err(error) => wrong.push(error),
+        }
         let mut again = Machine::start(site, image, false);
-        match again.until_at_rest() {
-            Ok(()) => wrong.extend(at_rest(&bench, &again.durable(), &known.lives[to])),
-            Err(error) => wrong.push(Wrong(Fault::Stuck, error)),
+        match again
+            .until_at_rest()
+            .map_err(|error| Wrong(Fault::Stuck, error))
+            .and_then(|()| life(&bench, &again.durable()))
+        {
+            Ok(found) => wrong.extend(at_rest(&found, &known.lives[to])),
+            Err(error) => wrong.push(error),
         }
         let cut = format!(
             "{kind:?}, cut {number}: {from} to {to}, {cost:?}, after {at} of {expected}, {loss:?}, said {}",
             said.join(" ")
         );
         eprintln!("{cut}: {} wrong, {:.0?}", wrong.len(), begun.elapsed());
-        counts[to] += 1;
+        withdrawals += usize::from(to == 0);
         (machine, from) = if wrong.is_empty() {
             (again, to)
         } else {
@@ -259,9 +261,9 @@ fn cut(kind: Kind, cuts: usize) {
         };
         tally.states += 1;
     }
-    (tally.disks, tally.contents) = (disks.len(), disks.len());
+    (tally.disks, tally.contents) = (disks.len(), contents.len());
     let each = since.elapsed() / u32::try_from(cuts).unwrap();
-    eprintln!("{kind:?}, virtual machine: {tally}; {} of withdrawals; {each:.1?} each", counts[0]);
+    eprintln!("{kind:?}, virtual machine: {tally}; {withdrawals} of withdrawals; {each:.1?} each");
     assert!(tally.violations.is_empty(), "{tally}");
 }
 
@@ -294,7 +296,10 @@ fn a_disk_that_only_says_that_it_has_flushed_is_found_out() {
     told.unwrap();
     let said = site.said();
     let noticed = Loss::EACH.into_iter().filter(|loss| {
-        let wrong = judge(&bench, &cached.cut(*loss, 1), known, [0, 1], &said);
+        let wrong = match life(&bench, &cached.cut(*loss, 1)) {
+            Ok(found) => judge(&found, known, [0, 1], &said),
+            Err(error) => vec![error],
+        };
         eprintln!("{loss:?} of what was not flushed: {:.1000}", Violation::new("a disk that lies", &wrong).text);
         // The end of a program alone takes nothing.
         assert_eq!(wrong.is_empty(), *loss == Loss::Nothing, "{loss:?}");
