@@ -4,7 +4,7 @@
 //! `MCX_VM`, `MCX_VM_ROOT`, `MCX_BINARY`.
 
 use super::daemon::{CONFIGS, Running, kubelet, runtime};
-use super::image::{Cached, Event, Image};
+use super::image::{Cached, Event, Image, Loss};
 use super::mounts::{Bench, Kind, memory};
 use super::nbd::Disk;
 use crate::node_api::{NodeApi, kubeconfig};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// What its root needs, and as much again.
 const SIZE: u64 = 768 << 20;
 /// Far longer than an emulated machine takes to come up and to end an update on a busy host.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
+const PATIENCE: Duration = Duration::from_mins(10);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long what was said before the power went is on its way.
@@ -183,7 +183,7 @@ impl<'a> Machine<'a> {
     /// What would be left if only what was flushed until now lasted.
     pub(crate) fn durable(&mut self) -> Image {
         self.hear();
-        self.cached.cut(super::image::Loss::All, 0)
+        self.cached.cut(Loss::All, 0)
     }
 
     /// Takes the power away now, if it is not gone. What was said before has come when this returns.
