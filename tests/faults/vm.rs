@@ -41,7 +41,8 @@ const WANTS: [&str; 5] = [
 pub(crate) struct Site {
     pub(crate) kind: Kind,
     pub(crate) api: NodeApi,
-    start: Image,
+    /// What its machines have when they come.
+    pub(crate) start: Image,
 }
 
 impl Site {
