@@ -1,5 +1,5 @@
 #!/bin/bash
-# vm.sh [WORD...]: the tests of power cuts of a virtual machine (tests/power_vm.rs) whose names contain a WORD, or all; a few cuts, or 60 with
+# vm.sh [WORD...]: the tests of power cuts of a virtual machine (tests/power_vm.rs) whose names contain a WORD, or all; a few cuts, or 70 with
 # MCX_SOAK=1. Installs the packages that they need, and keeps a guest kernel and root beside the rig's things (MCX_RIG_CACHE). What it starts
 # ends with it, and nothing is left mounted.
 set -euo pipefail; umask 022
