@@ -38,8 +38,9 @@ soak: soak-node soak-power ## all of what `make test` runs a sample: failures at
 soak-node: ## the node's part of it: killed, failed or answered wrongly at every call; races, damage, random lives (root; MCX_SOAK=5: every fifth)
 	MCX_SOAK=$${MCX_SOAK:-1} cargo test --locked --test sweep_kill --test sweep_error --test sweep_daemon --test node_damage --test disk_faults --test node_races --test node_blind --test node_actions --test daemon_api --test random_life --test node_any_drift -- --nocapture
 
-soak-power: ## every power cut of an update and its withdrawal, and 1,000 of random updates, on ext4, xfs and btrfs (root)
+soak-power: ## every power cut of an update and its withdrawal, 1,000 of random updates, and some of a virtual machine, on ext4, xfs and btrfs (root)
 	MCX_SOAK=1 tests/faults/power.sh
+	MCX_SOAK=1 tests/faults/vm.sh
 
 bench: ## the numbers that mcx promises: offline, on a folder, and measured on a real cluster
 	@failed=0; for part in bench-offline bench-node; do $(MAKE) --no-print-directory $$part || failed=1; done; tests/rig/bench.sh && exit $$failed

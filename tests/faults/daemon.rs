@@ -3,7 +3,7 @@
 //! The daemon is the product's, in a process of this test program, so that what it leaves on the node as its guard's binary
 //! is some bytes and not all of it. No systemd runs in the root: a program there answers what it would.
 
-use crate::node_api::NodeApi;
+use crate::node_api::{self, NodeApi};
 use crate::node_root::{config, file};
 use mcx::api::NodeName;
 use mcx::node::cluster::Cluster;
@@ -52,12 +52,7 @@ impl Joined {
             api.config(name, &config);
         }
         let restart = json!([{"type": "Restart", "restart": {"serviceName": "chronyd.service"}}]);
-        let none = json!([{"type": "None"}]);
-        api.state().policy = Some(json!({
-            "apiVersion": "machineconfiguration.alauda.io/v1alpha1", "kind": "MachineConfiguration",
-            "metadata": {"name": "cluster", "generation": 2}, "spec": {},
-            "status": {"observedGeneration": 2, "nodeDisruptionPolicyStatus": {
-                "clusterPolicies": {"sshkey": {"actions": none}}, "defaultActions": {"files": restart, "units": none}}}}));
+        api.state().policy = Some(node_api::policy(&restart));
         api.annotate("desiredConfig", desired);
         let server = runtime().block_on(api.serve());
         Self { api, server, desired: desired.to_owned() }
@@ -98,7 +93,7 @@ impl Joined {
 }
 
 /// A process that is killed when nobody needs it any more.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -125,13 +120,13 @@ pub(crate) fn serve() {
     });
 }
 
-fn runtime() -> &'static Runtime {
+pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap())
 }
 
 /// Where every question is answered with 200, as by a kubelet that is well.
-fn kubelet() -> SocketAddr {
+pub(crate) fn kubelet() -> SocketAddr {
     static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
     *ADDRESS.get_or_init(|| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -41,7 +41,8 @@ impl Kind {
         if self == Self::Btrfs { 16 } else { 0 }
     }
 
-    fn name(self) -> &'static str {
+    /// What it is called where it is mounted.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ext4 | Self::Ext4Plain => "ext4",
             Self::Xfs => "xfs",
@@ -59,8 +60,8 @@ impl Kind {
         }
     }
 
-    fn make(self, path: &Path) {
-        fs::File::create(path).unwrap().set_len(self.size()).unwrap();
+    fn make(self, path: &Path, size: u64) {
+        fs::File::create(path).unwrap().set_len(size).unwrap();
         match self {
             // Nothing is left for the kernel to make later, by itself.
             Self::Ext4 | Self::Ext4Plain => {
@@ -141,10 +142,15 @@ pub(crate) struct Bench {
 impl Bench {
     /// With an empty file system.
     pub(crate) fn new(kind: Kind) -> Self {
+        Self::sized(kind, kind.size())
+    }
+
+    /// With an empty file system of this size.
+    pub(crate) fn sized(kind: Kind, size: u64) -> Self {
         let dir = tempfile::tempdir_in(memory()).unwrap();
         fs::create_dir(dir.path().join("root")).unwrap();
         let file = dir.path().join("image");
-        kind.make(&file);
+        kind.make(&file, size);
         Self { kind, device: Device::over(&file, false), dir }
     }
 

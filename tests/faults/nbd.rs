@@ -33,6 +33,8 @@ pub(crate) struct Disk<M> {
 struct State<M> {
     image: Image,
     log: Vec<Event<M>>,
+    /// After how many events nothing is answered any more.
+    ends_after: usize,
 }
 
 impl<M: Send + 'static> Disk<M> {
@@ -40,7 +42,7 @@ impl<M: Send + 'static> Disk<M> {
     pub(crate) fn serve(image: Image, socket: &Path) -> io::Result<Self> {
         let listener = UnixListener::bind(socket)?;
         let size = image.size();
-        let state = Arc::new(Mutex::new(State { image, log: Vec::new() }));
+        let state = Arc::new(Mutex::new(State { image, log: Vec::new(), ends_after: usize::MAX }));
         let served = Arc::clone(&state);
         let thread = std::thread::spawn(move || {
             let (stream, _) = listener.accept()?;
@@ -57,6 +59,18 @@ impl<M: Send + 'static> Disk<M> {
     /// How many events there are until now.
     pub(crate) fn events(&self) -> usize {
         self.state.lock().unwrap().log.len()
+    }
+
+    /// The power goes after that many events, or now when there are as many: nothing is done or answered from then on.
+    pub(crate) fn end_after(&self, events: usize) {
+        self.state.lock().unwrap().ends_after = events;
+    }
+
+    /// Tells of the events from the `first` on, and how many there are until now.
+    pub(crate) fn tell(&self, first: usize, mut each: impl FnMut(&Event<M>)) -> usize {
+        let state = self.state.lock().unwrap();
+        state.log[first..].iter().for_each(&mut each);
+        state.log.len()
     }
 
     /// The log, once the client has gone.
@@ -116,27 +130,34 @@ fn requests<M>(mut stream: UnixStream, state: &Mutex<State<M>>) -> io::Result<()
         let offset = u64::from_be_bytes(take(&mut requests)?);
         let count = u32::from_be_bytes(take(&mut requests)?) as usize;
         let mut answer = [&0x6744_6698_u32.to_be_bytes()[..], &[0; 4], &handle].concat();
+        let mut data = vec![0; if kind == WRITE { count } else { 0 }];
+        requests.read_exact(&mut data)?;
+        let mut state = state.lock().unwrap();
+        if state.log.len() >= state.ends_after {
+            drop(state);
+            // Whoever asks waits, until the machine goes.
+            let _ = io::copy(&mut requests, &mut io::sink());
+            return Ok(());
+        }
         match kind {
             READ => {
                 let mut bytes = vec![0; count];
-                state.lock().unwrap().image.read(offset, &mut bytes);
+                state.image.read(offset, &mut bytes);
                 answer.extend(bytes);
             }
             WRITE => {
-                let mut bytes = vec![0; count];
-                requests.read_exact(&mut bytes)?;
-                let mut state = state.lock().unwrap();
-                state.image.write(offset, &bytes);
+                state.image.write(offset, &data);
                 state.log.push(match flags & WITH_WRITE_THROUGH {
-                    0 => Event::Write { offset, bytes },
-                    _ => Event::WriteThrough { offset, bytes },
+                    0 => Event::Write { offset, bytes: data },
+                    _ => Event::WriteThrough { offset, bytes: data },
                 });
             }
-            FLUSH => state.lock().unwrap().log.push(Event::Flush),
+            FLUSH => state.log.push(Event::Flush),
             DISCONNECT => return Ok(()),
             // No flag of ours allows another.
             _ => return Err(io::Error::other(format!("NBD request {kind} was not offered"))),
         }
+        drop(state);
         stream.write_all(&answer)?;
     }
 }

@@ -153,7 +153,11 @@ pub(crate) struct Life {
 impl Life {
     /// Reads it; a state file that is damaged is an error.
     pub(crate) fn of(root: &Path) -> Result<Self, String> {
-        let mut tree = whole_of(root);
+        Self::in_tree(whole_of(root))
+    }
+
+    /// Reads what is in a tree, or in a part of one.
+    pub(crate) fn in_tree(mut tree: Tree) -> Result<Self, String> {
         let mut hasher = DefaultHasher::new();
         tree.hash(&mut hasher);
         let own: Tree = tree.extract_if(.., |path, _| is_state(path)).collect();
@@ -174,6 +178,11 @@ impl Life {
         let is_guarded = journal.is_some_and(|journal| journal["guard"]["left"] == true);
         let stage = journal.map(|journal| word(&journal["stage"]));
         Ok(Self { tree, state: own, current, stage, is_guarded, digest: hasher.finish() })
+    }
+
+    /// The files of the guard, which is there.
+    pub(crate) fn guard(&self) -> Vec<(String, Entry)> {
+        GUARD.map(|path| (path.to_owned(), self.at(path).expect(path).clone())).into()
     }
 
     /// What is at a path, be it mcx's own.
@@ -257,7 +266,7 @@ impl Recording {
         let point = Point { at: self.event_of(0, after), loss: Loss::All, seed: 0 };
         let image = self.states(vec![point]).next().unwrap().image;
         let life = Bench::new(self.kind).with(&image, |at| Life::of(&node_at(at))).unwrap().unwrap();
-        self.guard = GUARD.map(|path| (path.to_owned(), life.at(path).expect(path).clone())).into();
+        self.guard = life.guard();
         self.guarded = Some(life.tree);
         self
     }

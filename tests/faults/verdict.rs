@@ -29,12 +29,21 @@ impl Kind {
 
 /// What is wrong, and a word where.
 #[derive(Debug, Clone)]
-struct Wrong(Kind, String);
+pub(crate) struct Wrong(pub(crate) Kind, pub(crate) String);
 
 /// What was wrong after a power cut.
 pub(crate) struct Violation {
     kinds: BTreeSet<Kind>,
     pub(crate) text: String,
+}
+
+impl Violation {
+    /// All that was wrong after one power cut.
+    pub(crate) fn new(cut: &str, wrong: &[Wrong]) -> Self {
+        let found: Vec<String> = wrong.iter().map(|Wrong(kind, text)| format!("{kind:?}: {text}")).collect();
+        let kinds = wrong.iter().map(|Wrong(kind, _)| *kind).collect();
+        Self { kinds, text: format!("{cut}: {}", found.join("\n  ")) }
+    }
 }
 
 /// What a sweep has seen.
@@ -124,19 +133,13 @@ pub(crate) fn judge(
             }
             if !wrong.is_empty() {
                 let journal = outcome.life.as_ref().ok().and_then(|life| life.stage.clone());
-                let found: Vec<String> = wrong.iter().map(|Wrong(kind, text)| format!("{kind:?}: {text}")).collect();
-                let text = format!(
-                    "{:?} {:?} in run {}, journal {journal:?}: {}",
-                    recording.kind,
-                    state.point,
-                    state.run,
-                    found.join("\n  ")
-                );
+                let cut = format!("{:?} {:?} in run {}, journal {journal:?}", recording.kind, state.point, state.run);
+                let violation = Violation::new(&cut, &wrong);
                 // A sweep is long: it says at once what it finds.
                 if !stop_at_first && tally.violations.len() < 5 {
-                    eprintln!("{text}");
+                    eprintln!("{}", violation.text);
                 }
-                tally.violations.push(Violation { kinds: wrong.iter().map(|Wrong(kind, _)| *kind).collect(), text });
+                tally.violations.push(violation);
                 is_over.fetch_or(stop_at_first, Ordering::Relaxed);
             }
         }
@@ -202,7 +205,8 @@ fn fulfilled(way: &str, root: &Path, wish: &Wish, target: &Tree) -> Vec<String> 
     }
 }
 
-fn differ<'a>(found: &'a Tree, expected: &'a Tree) -> impl Iterator<Item = String> + 'a {
+/// The paths at which two trees are not the same, and how.
+pub(crate) fn differ<'a>(found: &'a Tree, expected: &'a Tree) -> impl Iterator<Item = String> + 'a {
     let paths: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
     paths
         .into_iter()
@@ -256,7 +260,7 @@ fn broken(recording: &Recording, promises: &[Promised], state: &State, life: &Li
     if is_fresh && before.current != after.current {
         wrong.extend(contradicts(recording, state, life));
     }
-    wrong.extend(unguarded(recording, life));
+    wrong.extend(unguarded(&recording.guard, life));
     wrong
 }
 
@@ -266,51 +270,67 @@ fn is_passing(path: &str) -> bool {
 }
 
 /// What is missing of the guard: all of it comes before the journal says so, and each file after what it needs.
-fn unguarded(recording: &Recording, life: &Life) -> Option<Wrong> {
+pub(crate) fn unguarded(guard: &[(String, Entry)], life: &Life) -> Option<Wrong> {
     let is_there = |(path, entry): &(String, Entry)| life.at(path) == Some(entry);
-    let count = recording.guard.iter().take_while(|file| is_there(file)).count();
-    let (missing, _) = recording.guard.get(count)?;
+    let count = guard.iter().take_while(|file| is_there(file)).count();
+    let (missing, _) = guard.get(count)?;
     if life.is_guarded {
         return Some(Wrong(Kind::Lost, format!("the journal says that the guard is there: {missing} is not")));
     }
-    let (early, _) = recording.guard[count..].iter().find(|file| is_there(file))?;
+    let (early, _) = guard[count..].iter().find(|file| is_there(file))?;
     Some(Wrong(Kind::Torn, format!("of the guard {early} is there, and {missing} is not")))
 }
 
 /// Where paths and records say different things, or records are older than was promised.
 fn contradicts(recording: &Recording, state: &State, life: &Life) -> Vec<Wrong> {
-    let torn = |text: String| Wrong(Kind::Torn, text);
-    let (before, after) = (&recording.lives[state.run], &recording.lives[state.run + 1]);
+    let lives = [&recording.lives[state.run], &recording.lives[state.run + 1]];
     let is_daemon = recording.runs[state.run].is_daemon();
     // Three stages, and its removal; that may be tried again. A daemon notes more than its stages.
     let journals = if is_daemon { 0 } else { state.promised.durable("/var/lib/mcx/journal.json").min(4) };
+    match against_records(lives, &recording.guard, is_daemon, life) {
+        Ok((written, mut wrong)) => {
+            if written < journals {
+                let text = format!("the journal was written {journals} times, durably, and is as after {written}");
+                wrong.push(Wrong(Kind::Lost, text));
+            }
+            wrong
+        }
+        Err(wrong) => vec![wrong],
+    }
+}
+
+/// Where paths and records say different things, in an update from the first of two lives to the other one; and how often the
+/// journal was written until now.
+pub(crate) fn against_records(
+    [before, after]: [&Life; 2],
+    guard: &[(String, Entry)],
+    is_daemon: bool,
+    life: &Life,
+) -> Result<(usize, Vec<Wrong>), Wrong> {
+    let torn = |text: String| Wrong(Kind::Torn, text);
     let (written, whole) = match life.stage.as_deref() {
         Some("Opened") => (1, Some(before)),
         Some("Switching") => (2, None),
         Some("Written") => (3, Some(after)),
-        Some("Acted") if is_daemon => (3, Some(after)),
-        Some(other) => return vec![torn(format!("the journal is {other}: nothing has failed"))],
+        Some("Acted" | "Rebooting") if is_daemon => (3, Some(after)),
+        Some(other) => return Err(torn(format!("the journal is {other}: nothing has failed"))),
         None if life.current == before.current => (0, Some(before)),
         None if life.current == after.current => (4, Some(after)),
-        None => return vec![torn(format!("current.json names {}", life.current))],
+        None => return Err(torn(format!("current.json names {}", life.current))),
     };
     let mut wrong = Vec::new();
     if written == 3 && life.current != after.current {
         wrong.push(torn(format!("the journal says that the files are there, current.json names {}", life.current)));
     }
-    if written < journals {
-        let text = format!("the journal was written {journals} times, durably, and is as after {written}");
-        wrong.push(Wrong(Kind::Lost, text));
-    }
     if let Some(whole) = whole {
         let paths: BTreeSet<&String> = life.tree.keys().chain(whole.tree.keys()).collect();
         let is_folder = |path: &str| [&life.tree, &whole.tree].iter().any(|t| t.get(path).is_some_and(|e| e.0 == 'd'));
         // Folders come early and go late, as the guard does.
-        let is_guard = |path: &String| recording.guard.iter().any(|(of_guard, _)| of_guard == path);
+        let is_guard = |path: &String| guard.iter().any(|(of_guard, _)| of_guard == path);
         let is_early = |path: &String| is_staged(path) || is_folder(path) || is_guard(path);
         let others = paths.into_iter().filter(|path| life.tree.get(*path) != whole.tree.get(*path) && !is_early(path));
         wrong
             .extend(others.map(|path| torn(format!("against the journal: {path}: found {}", short(&life.tree, path)))));
     }
-    wrong
+    Ok((written, wrong))
 }

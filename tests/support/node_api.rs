@@ -25,11 +25,16 @@ pub(crate) fn kubeconfig(address: impl std::fmt::Display, user: &str) -> String 
 
 /// A policy, in effect, by which no item costs anything.
 pub(crate) fn policy_of_no_cost() -> Value {
+    policy(&json!([{"type": "None"}]))
+}
+
+/// A policy, in effect, by which files have these actions, and nothing else costs anything.
+pub(crate) fn policy(files: &Value) -> Value {
     let none = json!([{"type": "None"}]);
     json!({"apiVersion": "machineconfiguration.alauda.io/v1alpha1", "kind": "MachineConfiguration",
         "metadata": {"name": "cluster", "generation": 2}, "spec": {},
         "status": {"observedGeneration": 2, "nodeDisruptionPolicyStatus": {
-            "clusterPolicies": {"sshkey": {"actions": none}}, "defaultActions": {"files": none, "units": none}}}})
+            "clusterPolicies": {"sshkey": {"actions": none}}, "defaultActions": {"files": files, "units": none}}}})
 }
 
 /// The server; clones share it.

@@ -256,36 +256,50 @@ pub(crate) fn is_state(path: &str) -> bool {
 /// All that is in a root.
 pub(crate) fn whole_of(root: &Path) -> Tree {
     let mut tree = Tree::new();
-    walk(root, root, &mut tree);
+    walk(root, root, &mut tree).unwrap();
     tree
 }
 
-fn walk(root: &Path, dir: &Path, tree: &mut Tree) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
+/// What is in some of its folders; an error when its file system is damaged.
+pub(crate) fn part_of(root: &Path, folders: &[&str]) -> std::io::Result<Tree> {
+    let mut tree = Tree::new();
+    for folder in folders {
+        walk(root, &root.join(folder.trim_start_matches('/')), &mut tree)?;
+    }
+    Ok(tree)
+}
+
+fn walk(root: &Path, dir: &Path, tree: &mut Tree) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
         let name = format!("/{}", path.strip_prefix(root).unwrap().display());
-        let found = entry_of(&path).unwrap();
+        let found = read_entry(&path)?;
         let is_dir = found.0 == 'd';
         tree.insert(name, found);
         if is_dir {
-            walk(root, &path, tree);
+            walk(root, &path, tree)?;
         }
     }
+    Ok(())
 }
 
-/// What stands at a path of this machine.
+/// What stands at a path of this machine; none when nothing does.
 pub(crate) fn entry_of(path: &Path) -> Option<Entry> {
-    let meta = fs::symlink_metadata(path).ok()?;
+    fs::symlink_metadata(path).is_ok().then(|| read_entry(path).unwrap())
+}
+
+fn read_entry(path: &Path) -> std::io::Result<Entry> {
+    let meta = fs::symlink_metadata(path)?;
     let (kind, bytes) = if meta.is_dir() {
         ('d', vec![])
     } else if meta.is_symlink() {
-        ('l', fs::read_link(path).unwrap().into_os_string().into_encoded_bytes())
+        ('l', fs::read_link(path)?.into_os_string().into_encoded_bytes())
     } else if meta.is_file() {
-        ('f', fs::read(path).unwrap())
+        ('f', fs::read(path)?)
     } else {
         ('o', vec![])
     };
-    Some((kind, meta.mode() & 0o7777, meta.uid(), meta.gid(), bytes))
+    Ok((kind, meta.mode() & 0o7777, meta.uid(), meta.gid(), bytes))
 }
 
 fn runtime() -> tokio::runtime::Runtime {
