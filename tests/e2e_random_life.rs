@@ -74,10 +74,10 @@ fn after_every_step_of_a_random_life_a_booted_node_is_as_the_model_has_it() {
             panic!("life {number} {}\nits steps: {text}", life::told(&steps, at, panic.as_ref()));
         }
         if lived >= wanted {
-            let lives = number - first + 1;
+            let count = number - first + 1;
             let took = begun.elapsed().as_secs();
             println!(
-                "random life on a node: {lived} steps in {lives} lives, {kills} daemons killed, {boots} boots, {took} s"
+                "random life on a node: {lived} steps in {count} lives, {kills} daemons killed, {boots} boots, {took} s"
             );
             return;
         }

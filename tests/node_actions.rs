@@ -91,6 +91,7 @@ fn without_a_bus_the_update_fails_and_its_undo_ends_with_a_note() {
 #[test]
 fn a_unit_whose_name_begins_with_a_dash_is_no_option() {
     let Some(booted) = Booted::new(&format!("case $1 in {SHOWS} esac")) else { return };
+    booted.node.write("/etc/systemd/system/-.mount", "[Mount]\nWhat=/dev/vda\nWhere=/\n", 0o644);
     let outcome = booted.act_on("-.mount", Stage::Written);
     assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
     let calls = booted.calls();

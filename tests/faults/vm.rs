@@ -253,7 +253,8 @@ fn emulator(kind: Kind, socket: &Path, probes: SocketAddr, console: &Path) -> st
         format!("-kernel {0}/vmlinuz -initrd {0}/initrd", kernel.display()),
         format!("-serial file:{}", console.display()),
         format!("-blockdev driver=nbd,node-name=disk,server.type=unix,server.path={}", socket.display()),
-        // Not NVMe: the one of QEMU 7 answers a write that must be put down first as any other.
+        // Not NVMe: on that of QEMU 7 a report was once there before what it reports; whether its writes that must be put
+        // down first are, was not looked into.
         "-device virtio-blk-pci,drive=disk,write-cache=on".to_owned(),
         format!("-netdev user,id=net,hostfwd=tcp:{probes}-:9081 -device virtio-net-pci,netdev=net"),
     ]

@@ -371,16 +371,16 @@ impl<'a> World<'a> {
     fn compare(&self, is_reloaded: bool) {
         disk::assert_as(&self.model, &self.tree());
         let state = self.place().at("/var/lib/mcx");
-        let left: BTreeSet<String> = names(&state).into_iter().filter(|name| name.ends_with(".json")).collect();
+        let left: BTreeSet<String> = names(&state).into_iter().collect();
         assert!(!left.contains("journal.json") && !left.contains("failed.json"), "{left:?}");
         let current = fs::read_to_string(state.join("current.json")).unwrap();
         let current: Value = serde_json::from_str(current.lines().nth(1).unwrap()).unwrap();
         let expected = self.model.current.as_ref().map(|current| current.name(NAME)).unwrap_or_default();
         assert_eq!(current["name"], expected, "current.json");
         disk::assert_originals(&self.model, &state.join("originals"), self.has_more_records);
-        let (words, stale) = self.units();
+        let (enablement, stale) = self.units();
         let expected = UNITS.map(|unit| (unit.to_owned(), self.model.word(unit).to_owned()));
-        assert_eq!(words, BTreeMap::from(expected), "what systemctl is-enabled says");
+        assert_eq!(enablement, BTreeMap::from(expected), "what systemctl is-enabled says");
         assert!(!is_reloaded || stale.is_empty(), "systemd has not read its files of {stale:?}");
     }
 
