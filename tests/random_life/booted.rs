@@ -370,14 +370,14 @@ impl<'a> World<'a> {
     /// Disk, state, originals and units are as the model has them. `is_reloaded`: systemd has read all units.
     fn compare(&self, is_reloaded: bool) {
         disk::assert_as(&self.model, &self.tree());
-        let state = self.place().at("/var/lib/mcx");
-        let left: BTreeSet<String> = names(&state).into_iter().collect();
+        let folder = self.place().at("/var/lib/mcx");
+        let left: BTreeSet<String> = names(&folder).into_iter().collect();
         assert!(!left.contains("journal.json") && !left.contains("failed.json"), "{left:?}");
-        let current = fs::read_to_string(state.join("current.json")).unwrap();
+        let current = fs::read_to_string(folder.join("current.json")).unwrap();
         let current: Value = serde_json::from_str(current.lines().nth(1).unwrap()).unwrap();
         let expected = self.model.current.as_ref().map(|current| current.name(NAME)).unwrap_or_default();
         assert_eq!(current["name"], expected, "current.json");
-        disk::assert_originals(&self.model, &state.join("originals"), self.has_more_records);
+        disk::assert_originals(&self.model, &folder.join("originals"), self.has_more_records);
         let (enablement, stale) = self.units();
         let expected = UNITS.map(|unit| (unit.to_owned(), self.model.word(unit).to_owned()));
         assert_eq!(enablement, BTreeMap::from(expected), "what systemctl is-enabled says");

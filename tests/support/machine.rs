@@ -162,7 +162,8 @@ impl Machine {
             api.config(&name, &config);
         }
         api.state().policy = Some(policy(cost));
-        Self::on(node, api.clone(), async || api.client(), "n1", cost)
+        let client = api.client();
+        Self::on(node, api, async move || client, "n1", cost)
     }
 
     /// Another machine that is at the same point of its life, without its daemon.
@@ -320,9 +321,8 @@ impl<C: Cluster> Machine<C> {
         let start = Instant::now();
         while !is(self) {
             self.tick();
-            if start.elapsed() > Duration::from_secs(150) {
-                panic!("{what} never came: {}\n{:?}\n{}", self.api.told(), self.calls(), self.log());
-            }
+            let is_late = start.elapsed() > Duration::from_secs(150);
+            assert!(!is_late, "{what} never came: {}\n{:?}\n{}", self.api.told(), self.calls(), self.log());
         }
     }
 
