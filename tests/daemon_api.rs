@@ -29,7 +29,7 @@ mod node_root;
 #[path = "support/weather.rs"]
 mod weather;
 
-use machine::{Cost, FILE, Machine, Order, rendered};
+use machine::{Cost, FILE, Machine, Order, RESTART, rendered};
 use mcx::node::disk::Disk;
 use mcx::node::host::Host;
 use mcx::node::{cluster, daemon};
@@ -202,7 +202,7 @@ impl Scenario {
 
 /// How often what runs was changed.
 fn effects(machine: &Machine, cost: Cost) -> usize {
-    machine.count(if cost == Cost::Restart { "restart -- app.service" } else { "reboot" })
+    machine.count(if cost == Cost::Restart { RESTART } else { "reboot" })
 }
 
 /// Runs all cases side by side; a sample, unless it is a soak.

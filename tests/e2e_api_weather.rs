@@ -19,7 +19,7 @@ mod real_node;
 #[path = "support/weather.rs"]
 mod weather;
 
-use machine::{Cluster as _, Cost, Machine, bare};
+use machine::{Cluster as _, Cost, Machine, RESTART, bare};
 use real_node::{RealNode, Server};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -68,7 +68,7 @@ fn requests(server: &Arc<Server>) -> Option<Vec<String>> {
     machine.want(2);
     machine.until("the second config", |m| m.is_at(2));
     machine.assert_fine(2, "without any trouble");
-    assert_eq!(machine.count("restart app.service"), 1);
+    assert_eq!(machine.count(RESTART), 1);
     let asked = machine.weather.asked().split_off(before);
     Some(asked.iter().filter(|asked| asked.is_a_step()).map(Asked::name).collect())
 }
@@ -123,7 +123,7 @@ fn run(server: &Arc<Server>, number: usize, (at, what): (usize, &str), trouble: 
     machine.pass(Duration::from_millis(500));
     machine.until(&format!("{when}, again"), |m| m.is_at(2) && !m.api.is_cordoned());
     machine.assert_fine(2, &when);
-    let (acted, undone) = (machine.count("restart app.service"), machine.log().matches("the update is undone").count());
+    let (acted, undone) = (machine.count(RESTART), machine.log().matches("the update is undone").count());
     let may_be_undone = matches!(trouble, Trouble::Away(time) if time == LONG);
     assert!(may_be_undone || undone == 0, "{when}: {}", machine.log());
     assert_eq!(acted, if undone > 0 { 3 } else { 1 }, "{when}: undone {undone} times: {:?}", machine.calls());

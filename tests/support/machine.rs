@@ -19,6 +19,8 @@ pub(crate) const FILE: &str = "/etc/hello.conf";
 const CALLS: &str = "/calls";
 /// The text of [`FILE`] that what runs was started with.
 const RUNNING: &str = "/running";
+/// What systemd is asked by an update that restarts.
+pub(crate) const RESTART: &str = "restart -- app.service";
 const SYSTEMCTL: &str = r#"#!/bin/sh
 echo "$*" >> /calls
 case "$1" in
