@@ -95,8 +95,12 @@ impl<'a> Decoder<'a> {
     /// Decodes those of many files by several threads, so that [`Decoder::decode`] only looks them up. What comes out is the
     /// same. Stops when they are more than a config may have.
     pub(super) fn prepare(&mut self, files: &[FileLayer<'a>]) {
+        if files.len() < MANY {
+            return;
+        }
+        // It asks the kernel and reads files: too dear for each small source.
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        if files.len() >= MANY && threads > 1 {
+        if threads > 1 {
             self.seen.extend(read_each(files, self.is_blind, threads, Content::CONFIG_LIMIT));
         }
     }
