@@ -164,8 +164,8 @@ impl Machine {
             api.config(&name, &config);
         }
         api.state().policy = Some(policy(cost));
-        let client = api.client();
-        Self::on(node, api, async move || client, "n1", cost)
+        let server = api.clone();
+        Self::on(node, api, async move || server.client(), "n1", cost)
     }
 
     /// Another machine that is at the same point of its life, without its daemon.
