@@ -57,9 +57,9 @@ lint: lint-shell deny ## format, clippy, shell scripts, licences and duplicate c
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --lib --quiet
 
 lint-shell:
-	@if command -v shellcheck >/dev/null; then shellcheck -x -S warning .ci/run build/*.sh build/kubectl_complete-mcx demo/*.sh tests/faults/*.sh tests/rig/*.sh; \
+	@if command -v shellcheck >/dev/null; then shellcheck -x -S warning .ci/run build/*.sh build/kubectl_complete-mcx demo/*.sh tests/*.sh tests/faults/*.sh tests/rig/*.sh; \
 	else echo "lint: shellcheck is not installed: scripts are only parsed"; \
-	  for f in .ci/run build/*.sh build/kubectl_complete-mcx demo/*.sh tests/faults/*.sh tests/rig/*.sh; do bash -n "$$f"; done; fi
+	  for f in .ci/run build/*.sh build/kubectl_complete-mcx demo/*.sh tests/*.sh tests/faults/*.sh tests/rig/*.sh; do bash -n "$$f"; done; fi
 
 deny:
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked --all-features check bans licenses sources; \

@@ -14,6 +14,7 @@
 //! | [`node`] | the daemon: transaction, drift, actions, reboot |
 //! | [`review`] | all that can be said of an input at once |
 //! | [`client`], [`serve`], [`logging`] | what controller and daemon share: the way to the API server, metrics, probes, logs |
+//! | `spread` | the same work on many files, by several threads |
 //! | [`cmd`] | the subcommands: flags in, library call, output out |
 
 pub mod api;
@@ -26,4 +27,5 @@ pub mod pool;
 pub mod render;
 pub mod review;
 pub mod serve;
+mod spread;
 pub mod yaml;

@@ -50,7 +50,7 @@ const RESTART: Duration = Duration::from_secs(1);
 /// Resident memory of a resting daemon, in MiB.
 const RESIDENT: [f64; 2] = [15.0, 20.0];
 /// How much more memory an update of large files may take at its peak than one of small files, in MiB.
-const PEAK: f64 = 6.0;
+const PEAK: f64 = 4.0;
 /// In a second.
 const WAKES: f64 = 1.0;
 

@@ -5,8 +5,8 @@
 
 use super::host::{Accounts, Error, Kind, Root, Seen, is_blocked};
 use super::layout::{Bytes, FileWant, Id, Layout, Managed, RUNTIME_UNIT_DIR, Sort, Want};
-use super::spread::spread;
 use super::units;
+use crate::spread::{processors, spread};
 use sha2::{Digest as _, Sha256};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl fmt::Display for Deviation {
 /// All deviations of the paths of a layout, in order.
 pub(super) fn places(root: &Root, layout: &Layout, accounts: &Accounts) -> Result<Vec<Deviation>, Error> {
     let all: Vec<(&String, &Managed)> = layout.places.iter().collect();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREAD_LIMIT);
+    let threads = processors().min(THREAD_LIMIT);
     let found = spread(&all, threads, |(path, managed)| {
         let mut found = place(root, path, managed, accounts)?;
         let what = rival(root, layout, path)?;

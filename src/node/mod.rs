@@ -15,7 +15,6 @@
 //! | `compare` | what of the disk differs from a config: one comparison for check, drift and verify |
 //! | `look` | a disk beside a config, for people: without the daemon's lock, nothing is written |
 //! | `form` | state files that notice damage: pure |
-//! | `spread` | many files at once: several threads |
 //! | `watch` | inotify on what is managed |
 //! | `machine` | the state machine: pure |
 //! | `actions` | daemon-reload, reload, restart, reboot |
@@ -40,7 +39,6 @@ pub mod look;
 pub mod machine;
 mod originals;
 pub mod plan;
-mod spread;
 mod transaction;
 mod units;
 mod watch;

@@ -7,14 +7,5 @@ cd "$(dirname "$0")/../.."
 for device in /dev/fuse /dev/loop-control; do
   [ -e $device ] || { echo "power.sh: skipped: this machine has no $device (modprobe fuse loop)"; exit 0; }
 done
-missing=()
-for pair in cc:gcc mke2fs:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs nbdfuse:libnbd-bin fusermount3:fuse3 losetup:mount setpriv:util-linux systemctl:systemd; do
-  command -v "${pair%:*}" >/dev/null || missing+=("${pair#*:}")
-done
-if [ ${#missing[@]} -gt 0 ]; then
-  command -v apt-get >/dev/null || { echo "power.sh: these packages are missing: ${missing[*]}" >&2; exit 1; }
-  echo "installing ${missing[*]}"
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -qqy --no-install-recommends -o DPkg::Lock::Timeout=300 "${missing[@]}" </dev/null >/dev/null
-fi
+tests/packages.sh cc:gcc mke2fs:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs nbdfuse:libnbd-bin fusermount3:fuse3 losetup:mount setpriv:util-linux systemctl:systemd
 exec cargo test --locked --test power_cuts -- --ignored --nocapture "$@"

@@ -10,17 +10,8 @@ cd "$(dirname "$0")/../.."
 # There may be a /dev/kvm on which no kernel runs that was not made for it: it needs the processor's help.
 accelerator=tcg
 if [ -w /dev/kvm ] && grep -qwE 'vmx|svm' /proc/cpuinfo; then accelerator=kvm; fi
-missing=()
-for pair in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio modprobe:kmod mke2fs:e2fsprogs mkfs.xfs:xfsprogs \
-  mkfs.btrfs:btrfs-progs losetup:mount setpriv:util-linux flock:util-linux systemctl:systemd; do
-  command -v "${pair%:*}" >/dev/null || missing+=("${pair#*:}")
-done
-if [ ${#missing[@]} -gt 0 ]; then
-  command -v apt-get >/dev/null || { echo "vm.sh: these packages are missing: ${missing[*]}" >&2; exit 1; }
-  echo "installing ${missing[*]}"
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -qqy --no-install-recommends -o DPkg::Lock::Timeout=300 "${missing[@]}" </dev/null >/dev/null
-fi
+tests/packages.sh qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio modprobe:kmod mke2fs:e2fsprogs mkfs.xfs:xfsprogs \
+  mkfs.btrfs:btrfs-progs losetup:mount setpriv:util-linux flock:util-linux systemctl:systemd
 
 # The root is that of the rig's nodes, and is copied; the kernel is unpacked and not installed. Whoever comes second waits.
 cache=${MCX_RIG_CACHE:-$HOME/.cache/mcx-rig}

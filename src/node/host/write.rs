@@ -71,19 +71,19 @@ impl Root {
             return Ok(());
         }
         let (old, new) = (place.staged.as_str(), place.name.as_str());
-        let switch = || renameat2(&place.dir, old, &place.dir, new, RenameFlags::RENAME_NOREPLACE);
-        match place.stage_dir(meta).and_then(|()| Ok(switch()?)) {
-            Ok(()) => place.sync(),
-            // Somebody was quicker: theirs is as good.
-            Err(error) if error.raw_os_error() == Some(Errno::EEXIST as i32) && place.seen()?.kind != Kind::Absent => {
-                place.unstage()
+        let made = place.stage_dir(meta).and_then(|()| {
+            match renameat2(&place.dir, old, &place.dir, new, RenameFlags::RENAME_NOREPLACE) {
+                // Somebody was quicker: theirs is as good.
+                Err(Errno::EEXIST) => place.unstage(),
+                result => Ok(result?),
             }
-            Err(error) => {
-                // The cause is what counts.
-                let _ = place.unstage();
-                Err(error)
-            }
+        });
+        if made.is_err() {
+            // The cause is what counts.
+            let _ = place.unstage();
+            return made;
         }
+        place.sync()
     }
 
     /// Sets mode and owner of a directory of our own.

@@ -6,18 +6,16 @@ use crate::render::ignition::contents::Error;
 use crate::render::items::{Content, hex};
 use crate::render::layer::{Contents, FileLayer};
 use crate::render::rule;
+use crate::spread::{MANY, processors, spread};
 use sha2::{Digest as _, Sha512};
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::fmt::{self, Arguments};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{BufRead as _, BufReader};
 use std::marker::PhantomData;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::thread;
-
-/// From this number of files of a source on there are threads: for fewer, they cost more than they save.
-const MANY: usize = 64;
 
 /// Decodes contents, each once: a source's are looked at when it is checked, in the merged whole, and by lints.
 #[derive(Default)]
@@ -92,16 +90,11 @@ impl<'a> Decoder<'a> {
         self.seen.entry(key(contents)).or_insert_with(|| read(contents, self.is_blind))
     }
 
-    /// Decodes those of many files by several threads, so that [`Decoder::decode`] only looks them up. What comes out is the
+    /// Decodes those of many files by all processors, so that [`Decoder::decode`] only looks them up. What comes out is the
     /// same. Stops when they are more than a config may have.
     pub(super) fn prepare(&mut self, files: &[FileLayer<'a>]) {
-        if files.len() < MANY {
-            return;
-        }
-        // It asks the kernel and reads files: too dear for each small source.
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        if threads > 1 {
-            self.seen.extend(read_each(files, self.is_blind, threads, Content::CONFIG_LIMIT));
+        if files.len() >= MANY {
+            self.seen.extend(read_each(files, self.is_blind, processors(), Content::CONFIG_LIMIT));
         }
     }
 
@@ -113,23 +106,16 @@ impl<'a> Decoder<'a> {
 
 /// What is known of each, until they have more than `limit` bytes together.
 fn read_each(files: &[FileLayer], is_blind: bool, threads: usize, limit: u64) -> Vec<(Key, Result<Decoded, Error>)> {
-    let (next, size) = (AtomicUsize::new(0), AtomicU64::new(0));
-    let work = || {
-        let mut found = Vec::new();
-        while let Some(file) = files.get(next.fetch_add(1, Relaxed))
-            && size.load(Relaxed) <= limit
-        {
-            let read = read(file.contents, is_blind);
-            size.fetch_add(read.as_ref().map_or(0, |read| read.content.size()), Relaxed);
-            found.push((key(file.contents), read));
-        }
-        found
+    let size = AtomicU64::new(0);
+    let one = |file: &FileLayer| -> Result<_, Infallible> {
+        Ok((size.load(Relaxed) <= limit).then(|| {
+            let found = read(file.contents, is_blind);
+            size.fetch_add(found.as_ref().map_or(0, |found| found.content.size()), Relaxed);
+            (key(file.contents), found)
+        }))
     };
-    thread::scope(|scope| {
-        let started: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        // What a thread leaves undone is decoded when it is asked for.
-        started.into_iter().filter_map(|thread| thread.join().ok()).flatten().collect()
-    })
+    let Ok(found) = spread(files, threads, one);
+    found.into_iter().flatten().collect()
 }
 
 fn read(contents: Contents, is_blind: bool) -> Result<Decoded, Error> {
